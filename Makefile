@@ -1,0 +1,56 @@
+# What a developer does, one word each. `make test` and `make demo` do all the set-up they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-system controlplane check test test-fast demo bench lock schemas clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## the Python environment in .venv, from requirements.lock, hashes checked
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' || { echo "gitops-ds needs Python 3.11 or newer with venv: set PYTHON=/path/to/python3"; exit 3; }
+	@git --version >/dev/null || { echo "gitops-ds needs git on the PATH"; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup-system: ## programs that tests need from the system (sshd and the like), by apt-get
+	@scripts/setup-system
+
+controlplane: $(STAMP) ## a real API server, etcd, scheduler and kwok from Go modules, into a cache
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane
+
+check: $(STAMP) ## format, lint, types, layers: the same at a desk, in pre-commit and in CI
+	@scripts/check
+
+test: $(STAMP) check ## everything, against a real API server and real git servers as well
+	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
+	@scripts/setup-system --check
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+test-fast: $(STAMP) ## what needs neither a control plane nor programs of the system: less than a minute
+	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system"
+
+demo: $(STAMP) ## a commit, a bad commit and its revert on the embedded cluster, in about a minute
+	@$(BIN)/gitops-ds demo
+
+bench: $(STAMP) ## figures as ratios against a peer measured in the same run
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
+	$(BIN)/python -m benchmarks
+
+lock: $(STAMP) ## requirements.lock anew
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+
+schemas: $(STAMP) ## the Kubernetes schemas anew, from the OpenAPI files of each version
+	$(BIN)/python scripts/schemas
+
+clean: ## the environment and caches of the tree away
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

@@ -1,0 +1,94 @@
+"""What a commit means for one cluster: manifests, and where each of their values was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A value in a file of the snapshot: which document of the file (from 0), and the way into it.
+
+    A position (line, column) is found again from the bytes when somebody asks; it is not kept.
+    """
+
+    file: str
+    document: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a manifest comes from: one document, except for the values that something else set.
+
+    `set_by` maps a path of the rendered body to the pointers that set it, the winner first: a parameter's value, a layer that it
+    won over, a patch. A path without an entry comes from the same path under `base`, or from its nearest parent that has one.
+    """
+
+    base: Pointer
+    set_by: Mapping[Path, tuple[Pointer, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An object as it shall be in the cluster."""
+
+    key: Key
+    body: Body
+    digest: Digest
+    origin: Origin
+    agent: str = ""
+    variant: str = ""
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A condition on one node label: key, operator (In, NotIn, Exists, DoesNotExist), values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A named set of nodes: labels that all must match, and how many there are said to be (0: not said)."""
+
+    name: str
+    match: tuple[Requirement, ...]
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository without any."""
+
+    name: str = ""
+    environment: str = ""
+    context: str = ""
+    namespace: str = ""
+    kubernetes: tuple[str, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    ignore: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Everything that one commit asks of one cluster, sorted by key.
+
+    `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
+    any Kubernetes object.
+    """
+
+    commit: CommitId | None
+    cluster: ClusterFacts
+    manifests: Mapping[Key, Manifest]
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[str, ...] = ()
+    owner_hint: str = ""
+    held: frozenset[str] = frozenset()

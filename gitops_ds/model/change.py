@@ -1,0 +1,95 @@
+"""What an apply would do: changes, why some are refused, and what that means for the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.objects import CommitId, Digest, Key, Path
+
+
+class Operation(StrEnum):
+    """What happens to an object."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that differs; None stands for absent."""
+
+    path: Path
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What becomes of the pod template, compared with the live ControllerRevisions.
+
+    `known_as` is the number of the revision that already holds the new template: equal to `current` when nothing rolls, an
+    earlier number on a way back, None for a template never seen. `becomes` is the number that the template will have.
+    """
+
+    old: Digest | None
+    new: Digest
+    current: int | None
+    known_as: int | None
+    becomes: int
+    restarts: tuple[str, ...] = ()
+
+    @property
+    def rolls(self) -> bool:
+        """Whether pods will be replaced (or, under OnDelete, are due to be)."""
+        return self.old is not None and self.old != self.new
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImpact:
+    """Names of nodes that get, lose, or see restarted an agent's pod; each sorted."""
+
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object's future. `manifest` is None for a delete."""
+
+    operation: Operation
+    key: Key
+    manifest: Manifest | None
+    fields: tuple[FieldChange, ...] = ()
+    rollout: Rollout | None = None
+    nodes: NodeImpact = NodeImpact()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that the apply will not do, by which guard, and what to do about it. `key` is None for the plan as a whole."""
+
+    guard: str
+    message: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything an apply of one commit to one cluster would do, in the order it would be done; `hash` names exactly this."""
+
+    commit: CommitId | None
+    cluster: str
+    changes: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    hash: str
+
+    @property
+    def writes(self) -> tuple[Change, ...]:
+        """The changes that are not KEEP."""
+        return tuple(c for c in self.changes if c.operation is not Operation.KEEP)

@@ -1,0 +1,134 @@
+"""The whole outside world of objects, as one protocol with two sides: a real API server, and the simulated cluster.
+
+Every method is one request. They raise the `ClusterError`s of errors.py and nothing else. Bodies are plain JSON values; the caller
+must not change what it got, nor may the cluster change what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from gitops_ds.model.objects import Body, Resource
+
+
+class EventType(StrEnum):
+    """What a watch tells. https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes"""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class Propagation(StrEnum):
+    """What becomes of an object's dependents. https://kubernetes.io/docs/concepts/architecture/garbage-collection/"""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+class PatchType(StrEnum):
+    """The content type of a patch."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of a list, whole (all its pages), and the version at which they were true."""
+
+    items: tuple[Body, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event; of a bookmark only the version counts."""
+
+    type: EventType
+    object: Body
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax), those with fields."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The object after a server-side apply, and the warnings that came with the reply."""
+
+    body: Body
+    warnings: tuple[str, ...] = ()
+
+
+class Cluster(Protocol):
+    """What we ask of a cluster."""
+
+    async def resources(self) -> Mapping[tuple[str, str], Resource]:
+        """What it serves, by (group, kind): the preferred version of each."""
+        ...
+
+    async def version(self) -> str:
+        """Its Kubernetes version: `v1.37.1`."""
+        ...
+
+    async def list(self, resource: Resource, which: Selection = Selection()) -> Listing:
+        """All objects that match, at one version."""
+        ...
+
+    def watch(self, resource: Resource, since: str, which: Selection = Selection()) -> AsyncIterator[WatchEvent]:
+        """Changes after the version `since`; ends when the server ends it; raises Expired when that version is too old."""
+        ...
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """One object."""
+        ...
+
+    async def create(self, resource: Resource, body: Body) -> Body:
+        """A new object, with its server-made fields."""
+        ...
+
+    async def replace(self, resource: Resource, body: Body) -> Body:
+        """Puts the object in place of the one at its resourceVersion."""
+        ...
+
+    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+        """Server-side apply with strict field validation. A field of another manager raises Conflict with one cause a field."""
+        ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Body:
+        """The object after the patch."""
+        ...
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
+    ) -> Body:
+        """Asks for the end of the object (with that uid, where given); returns the reply: the object, or a Status."""
+        ...

@@ -1,0 +1,57 @@
+"""What is wrong with a repository's files: a value, never an exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gitops_ds.model.objects import Key, Path
+
+
+class Severity(StrEnum):
+    """How loud a finding is; says nothing of whether it stops a deploy (see `Finding.refused`)."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a file: line and column start at 1. (0, 0) means the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """As compilers print it: `file:line:column`."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One complaint: which rule, what is wrong and what to do, and where.
+
+    `refused`: the API server, or the creation of every pod, would refuse it, or our own format is broken. Only this makes a
+    commit not deployable. `path` leads into `object`. `end` is the place just after the last character, where it is known.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    place: Place | None = None
+    refused: bool = False
+    object: Key | None = None
+    path: Path = ()
+    end: Place | None = None
+    cluster: str = ""
+
+    def on_cluster(self, cluster: str) -> Finding:
+        """The same finding, met while rendering for that cluster."""
+        return replace(self, cluster=cluster)
+
+
+def refusal(rule: str, message: str, place: Place | None = None, object: Key | None = None, path: Path = ()) -> Finding:
+    """A finding that makes the commit not deployable."""
+    return Finding(rule, Severity.ERROR, message, place, refused=True, object=object, path=path)

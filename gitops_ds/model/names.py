@@ -1,0 +1,27 @@
+"""The labels, annotations and field manager of the contract (docs/command-line.md), each said once."""
+
+from __future__ import annotations
+
+DOMAIN = "gitops-ds.io"
+FIELD_MANAGER = "gitops-ds"
+API_VERSION = f"{DOMAIN}/v1"
+
+OWNER_LABEL = f"{DOMAIN}/owner"
+COMMIT = f"{DOMAIN}/commit"
+REPOSITORY = f"{DOMAIN}/repository"
+PATH = f"{DOMAIN}/path"
+PRUNE = f"{DOMAIN}/prune"
+DRIFT = f"{DOMAIN}/drift"
+SUSPEND = f"{DOMAIN}/suspend"
+HOLD = f"{DOMAIN}/hold"
+APPROVE = f"{DOMAIN}/approve"
+CLASS = f"{DOMAIN}/class"
+IGNORE = f"{DOMAIN}/ignore"
+REQUESTED_AT = f"{DOMAIN}/requested-at"
+HANDLED_AT = f"{DOMAIN}/handled-at"
+CONTENT_NAMED = f"{DOMAIN}/content-named"  # on ConfigMaps whose name ends in the hash of their content
+
+CHANGE_CAUSE = "kubernetes.io/change-cause"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+REVISION_HASH = "controller-revision-hash"
+POD_TEMPLATE_GENERATION = "pod-template-generation"

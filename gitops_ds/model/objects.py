@@ -1,0 +1,84 @@
+"""What an object is called: the kind that an API server serves, the key of one object, a way into its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NewType
+
+# A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters.
+CommitId = NewType("CommitId", str)
+
+# sha256 of an object's canonical JSON, in hexadecimal.
+Digest = NewType("Digest", str)
+
+# The way from the root of a document to a value: keys and list indices.
+Path = tuple[str | int, ...]
+
+# An object as the API server writes it in JSON. Never changed in place once it is in a value of ours.
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resource:
+    """A kind as an API server serves it: where its objects live, and whether they have a namespace."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """The text for `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Names one object in one cluster. The version of the API is left out: it is a view, not an identity."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As people say it: `DaemonSet logging/fluent-bit`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def key_of(body: Body) -> Key:
+    """The key of an object by its own words; the namespace is empty where it has none."""
+    metadata = body.get("metadata") or {}
+    return Key(group_of(body), str(body.get("kind", "")), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+
+
+def group_of(body: Body) -> str:
+    """The API group in `apiVersion`; the core group is the empty text."""
+    group, slash, _ = str(body.get("apiVersion", "")).partition("/")
+    return group if slash else ""
+
+
+def show_path(path: Path) -> str:
+    """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif "." in step or "/" in step or "[" in step:
+            text += f'["{step}"]'
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+DAEMONSET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
+CONTROLLER_REVISION = Resource("apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True)
+POD = Resource("", "v1", "Pod", "pods", namespaced=True)
+NODE = Resource("", "v1", "Node", "nodes", namespaced=False)
+CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+SECRET = Resource("", "v1", "Secret", "secrets", namespaced=True)
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+EVENT = Resource("", "v1", "Event", "events", namespaced=True)

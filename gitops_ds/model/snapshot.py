@@ -1,0 +1,38 @@
+"""One commit of a repository, as values: no checkout, no file system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What Git says of a commit."""
+
+    id: CommitId
+    parents: tuple[CommitId, ...]
+    committed: datetime
+    author: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of one commit under the wanted path (names relative to it), and what could not be taken.
+
+    `commit` is None for a work tree as it stands. `findings` name symlinks, submodules and other entries that are refused.
+    `expanded` holds, for a directory with a kustomization.yaml, the plain manifests that kustomize made of it; the files that it
+    took them from are in `consumed` and are not read again.
+    """
+
+    commit: CommitInfo | None
+    files: Mapping[PurePosixPath, bytes]
+    findings: tuple[Finding, ...] = ()
+    expanded: Mapping[PurePosixPath, bytes] = field(default_factory=dict)
+    consumed: frozenset[PurePosixPath] = frozenset()
