@@ -1,0 +1,221 @@
+"""A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and what else is asked for.
+
+`scripts/controlplane` builds the programs. Everything lives in one directory and ends with `stop()`: each program is the leader of a
+process group of its own and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = Path(__file__).resolve().parent / "stages"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a control plane shall have."""
+
+    nodes: int = 0
+    controllers: bool = True  # kube-controller-manager and kube-scheduler
+    daemonset_controller: bool = True
+    pod_ready_milliseconds: int = 0
+    pod_delete_milliseconds: int = 0
+    api_server_options: tuple[str, ...] = ()
+
+
+@cache
+def programs() -> Path:
+    """The directory with the programs, built when they are not there yet."""
+    found = subprocess.run([ROOT / "scripts/controlplane"], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(found.stdout.strip())
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+@dataclass
+class ControlPlane:
+    """One running control plane. `kubeconfig` is a file for an administrator; `url`, `token` and `ca` are its parts."""
+
+    directory: Path
+    wanted: Wanted = Wanted()
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca(self) -> Path:
+        return self.directory / "pki/apiserver.crt"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "kubeconfig"
+
+    def start(self) -> ControlPlane:
+        """Starts everything and returns when the API server is ready and the nodes are made."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
+        key = self.directory / "service-account.key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", key], check=True)
+        self._start_etcd()
+        self._start_api_server(key)
+        self._write_kubeconfig()
+        self._await_ready()
+        if self.wanted.controllers:
+            self._start_controllers(key)
+            self._await(lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"), "the default service account")
+        if self.wanted.nodes:
+            self.add_nodes(node(f"node-{i:03d}") for i in range(self.wanted.nodes))
+        if self.wanted.controllers:
+            self._start_kwok()
+        return self
+
+    def stop(self) -> None:
+        """Ends every program, the API server before etcd: without etcd it lingers for a minute and holds its port."""
+        for name in ("kwok", "scheduler", "controller-manager", "apiserver", "etcd"):
+            if process := self.processes.pop(name, None):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        """One request as the administrator; raises urllib's HTTPError."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, context=context, timeout=30) as reply:
+            return json.load(reply)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl printed; raises CalledProcessError."""
+        command = [programs() / "kubectl", "--kubeconfig", self.kubeconfig, *arguments]
+        return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    def add_nodes(self, nodes: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> None:
+        """Creates the nodes; kwok makes them ready."""
+        for body in nodes:
+            self.request("POST", "/api/v1/nodes", body)
+
+    def _start(self, name: str, program: str, *options: str) -> None:
+        log = (self.directory / f"{name}.log").open("ab")
+        with log:
+            self.processes[name] = subprocess.Popen(
+                [programs() / program, *options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads of ours run between fork and exec
+            )  # fmt: skip
+
+    def _start_etcd(self) -> None:
+        self.etcd_port, peer = free_port(), free_port()
+        self._start(
+            "etcd", "etcd", "--data-dir", str(self.directory / "etcd"), "--unsafe-no-fsync", "--log-level", "error",
+            "--listen-client-urls", f"http://127.0.0.1:{self.etcd_port}", "--advertise-client-urls", f"http://127.0.0.1:{self.etcd_port}",
+            "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
+            "--initial-cluster", f"default=http://127.0.0.1:{peer}",
+        )  # fmt: skip
+
+    def _start_api_server(self, key: Path) -> None:
+        self.port = free_port()
+        self._start(
+            "apiserver", "kube-apiserver",
+            "--etcd-servers", f"http://127.0.0.1:{self.etcd_port}", "--bind-address", "127.0.0.1", "--secure-port", str(self.port),
+            "--cert-dir", str(self.directory / "pki"), "--token-auth-file", str(self.directory / "tokens.csv"),
+            "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
+            "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
+            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition",
+            *self.wanted.api_server_options,
+        )  # fmt: skip
+
+    def _start_controllers(self, key: Path) -> None:
+        controllers = "*" if self.wanted.daemonset_controller else "*,-daemonset-controller"
+        shared = ("--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--secure-port", "0")
+        limits = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
+        self._start(
+            "controller-manager", "kube-controller-manager", *shared, *limits, "--controllers", controllers,
+            "--service-account-private-key-file", str(key), "--root-ca-file", str(self.ca), "--use-service-account-credentials=false",
+        )  # fmt: skip
+        self._start("scheduler", "kube-scheduler", *shared, *limits)
+
+    def _start_kwok(self) -> None:
+        stages = self.directory / "stages.yaml"
+        text = "\n---\n".join(path.read_text() for path in sorted(STAGES.glob("*.yaml")))
+        text = text.replace("POD_READY_MILLISECONDS", str(self.wanted.pod_ready_milliseconds))
+        stages.write_text(text.replace("POD_DELETE_MILLISECONDS", str(self.wanted.pod_delete_milliseconds)))
+        self._start(
+            "kwok", "kwok", "--kubeconfig", str(self.kubeconfig), "--manage-all-nodes", "--node-lease-duration-seconds", "40",
+            "--config", str(stages),
+        )  # fmt: skip
+
+    def _write_kubeconfig(self) -> None:
+        self.kubeconfig.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(self.ca)}}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        }))  # fmt: skip
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.request("GET", path)
+        except urllib.error.HTTPError:
+            return False
+        return True
+
+    def _await_ready(self) -> None:
+        def ready() -> bool:
+            context = ssl.create_default_context(cafile=str(self.ca))
+            with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=5) as reply:
+                return bool(reply.status == 200)
+
+        self._await(ready, "the API server")
+
+    def _await(self, condition: Any, what: str) -> None:
+        """Polls a starting program: it has no other way to tell us that it is ready."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{name} ended: {(self.directory / f'{name}.log').read_text()[-2000:]}")
+            with contextlib.suppress(OSError):
+                if condition():
+                    return
+            time.sleep(0.05)
+        raise TimeoutError(f"{what} did not come up in two minutes; its log is in {self.directory}")
+
+
+def node(name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+    """A Node object for kwok."""
+    every = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    metadata = {"name": name, "labels": {**every, **(labels or {})}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": list(taints)} if taints else {}}
