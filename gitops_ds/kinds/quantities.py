@@ -1,0 +1,73 @@
+"""Resource quantities: what they amount to, and the one text that an API server stores for them.
+
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/; the canonical form follows
+staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: no fraction, the largest suffix that loses nothing, the family of
+suffixes as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from math import ceil, floor
+
+BINARY = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
+DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_BY_EXPONENT = {exponent: suffix for suffix, exponent in DECIMAL.items()}
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))\Z")
+
+
+def parse(text: str | int | float) -> Fraction:
+    """The exact amount, in units (cores, bytes, pieces). Raises ValueError for what is no quantity."""
+    return _parse(str(text).strip())[0]
+
+
+def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
+    """The text that an API server keeps: `0.1` is `100m`, `1024Mi` is `1Gi`, `1000` is `1k`. Raises ValueError.
+
+    `round_to_milli`: amounts of resources are rounded up to a thousandth.
+    """
+    amount, family = _parse(str(text).strip())
+    scale = 10**3 if round_to_milli else 10**9
+    amount = _away_from_zero(amount * scale) / Fraction(scale)
+    if amount == 0:
+        return "0"
+    if family == "binary" and abs(amount) >= 1024:
+        return _binary(int(_away_from_zero(amount)))
+    return _decimal(amount, exponent_form=family == "exponent")
+
+
+def _parse(text: str) -> tuple[Fraction, str]:
+    matched = _QUANTITY.match(text)
+    if not matched:
+        raise ValueError(f"{text!r} is no quantity: write a number with an optional suffix (100m, 1, 64Mi, 2G)")
+    number, binary, decimal, exponent = matched.groups()
+    if binary:
+        return Fraction(number) * BINARY[binary], "binary"
+    if exponent is not None:
+        if abs(int(exponent)) > 1000:
+            raise ValueError(f"{text!r} is no quantity: its exponent is out of range")
+        return Fraction(number) * Fraction(10) ** int(exponent), "exponent"
+    return Fraction(number) * Fraction(10) ** DECIMAL[decimal or ""], "decimal"
+
+
+def _away_from_zero(amount: Fraction) -> Fraction:
+    return Fraction(ceil(amount) if amount > 0 else floor(amount))
+
+
+def _binary(number: int) -> str:
+    suffix = ""
+    for larger in BINARY:
+        if number % 1024:
+            break
+        number, suffix = number // 1024, larger
+    return f"{number}{suffix}"
+
+
+def _decimal(amount: Fraction, *, exponent_form: bool) -> str:
+    number, exponent = int(amount * 10**9), -9
+    while number % 1000 == 0 and exponent < 18:
+        number, exponent = number // 1000, exponent + 3
+    if exponent_form:
+        return f"{number}e{exponent}" if exponent else str(number)
+    return f"{number}{_DECIMAL_BY_EXPONENT[exponent]}"
