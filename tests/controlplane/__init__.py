@@ -1,6 +1,6 @@
 """A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and what else is asked for.
 
-`scripts/controlplane` builds the programs. Everything lives in one directory and ends with `stop()`: each program is the leader of a
+`scripts/controlplane` builds the programs. Everything lives in one directory and ends with `stop()`: each program leads a
 process group of its own and dies with its parent.
 """
 
@@ -153,7 +153,7 @@ class ControlPlane:
             "--cert-dir", str(self.directory / "pki"), "--token-auth-file", str(self.directory / "tokens.csv"),
             "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
             "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
-            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition",
+            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition", "--allow-privileged",
             *self.wanted.api_server_options,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ class ControlPlane:
         limits = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
         self._start(
             "controller-manager", "kube-controller-manager", *shared, *limits, "--controllers", controllers,
-            "--service-account-private-key-file", str(key), "--root-ca-file", str(self.ca), "--use-service-account-credentials=false",
+            "--service-account-private-key-file", str(key), "--root-ca-file", str(self.ca),
         )  # fmt: skip
         self._start("scheduler", "kube-scheduler", *shared, *limits)
 

@@ -1,0 +1,48 @@
+"""How the Go types of Kubernetes serialise: which fields a struct has, of which type, and what is left out when empty.
+
+The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read when first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field. `type` is a scalar's name, a struct's name (`core/v1.Container`), `[]T` or `{}T`."""
+
+    type: str
+    pointer: bool
+    omitted_when_empty: bool
+    default: Any
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = orjson.loads((resources.files("gitops_ds") / "schemas/kubernetes/types.json").read_bytes())
+    return found
+
+
+@cache
+def fields(struct: str) -> Mapping[str, Field]:
+    """The fields of a struct by their JSON name."""
+    rows = _data()["structs"][struct]
+    return {name: Field(type, "p" in flags, "o" in flags, default) for name, (type, flags, default) in rows.items()}
+
+
+def struct_of(api_version: str, kind: str) -> str | None:
+    """The struct of a kind: `apps/v1.DaemonSet`; None for a kind that the data doesn't hold."""
+    found: str | None = _data()["kinds"].get(f"{api_version}/{kind}")
+    return found
+
+
+def is_struct(type: str) -> bool:
+    """Whether the type names a struct."""
+    return "." in type and not type.startswith(("[]", "{}"))
