@@ -65,6 +65,9 @@ class Selection:
     fields: str = ""
 
 
+EVERYTHING = Selection()
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The object after a server-side apply, and the warnings that came with the reply."""
@@ -84,11 +87,11 @@ class Cluster(Protocol):
         """Its Kubernetes version: `v1.37.1`."""
         ...
 
-    async def list(self, resource: Resource, which: Selection = Selection()) -> Listing:
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         """All objects that match, at one version."""
         ...
 
-    def watch(self, resource: Resource, since: str, which: Selection = Selection()) -> AsyncIterator[WatchEvent]:
+    def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
         """Changes after the version `since`; ends when the server ends it; raises Expired when that version is too old."""
         ...
 

@@ -1,0 +1,283 @@
+"""A real API server behind the `Cluster` protocol: JSON over aiohttp, bodies left as they came.
+
+Lists are read in pages, watches as a stream of lines. 429 and 503 are waited out a few times where the server says how long; a
+request whose credentials were refused is sent once more with fresh ones. Nothing else is retried here: that is the loops' decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.cluster import replies
+from gitops_ds.cluster.access import Access
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.objects import Body, Resource
+
+PAGE = 500
+REQUEST_SECONDS = 30.0
+PATIENCE = 4  # times that a 429 or 503 with Retry-After is waited out
+LONGEST_WAIT_SECONDS = 8.0
+_APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+_AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request: a body is sent as JSON, `wait` bounds it."""
+
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
+
+
+class HttpCluster:
+    """One API server. Use it as an async context manager; it holds a pool of connections."""
+
+    def __init__(self, access: Access, user_agent: str = "gitops-ds") -> None:
+        """`access` says where and as whom; nothing is sent yet."""
+        self._access = access
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+        self._resources: Mapping[tuple[str, str], Resource] | None = None
+        self.requests = 0  # sent so far, watches included
+
+    async def __aenter__(self) -> HttpCluster:
+        """Opens the pool."""
+        connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, ssl=self._access.tls or True, socket_factory=_socket)
+        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Closes every connection."""
+        if self._session:
+            await self._session.close()
+
+    async def resources(self) -> Mapping[tuple[str, str], Resource]:
+        """What the server serves, in two requests, asked once.
+
+        https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
+        """
+        if self._resources is None:
+            found: dict[tuple[str, str], Resource] = {}
+            for path in ("/api", "/apis"):
+                reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))
+                found.update(_discovered(reply))
+            self._resources = found
+        return self._resources
+
+    async def version(self) -> str:
+        """The server's gitVersion."""
+        return str((await self._json(_Request("GET", "/version")))["gitVersion"])
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        """All pages of a list; begun again when a page came too late and the server forgot that version."""
+        for attempt in range(3):
+            try:
+                return await self._list(resource, which)
+            except errors.Expired:
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    async def _list(self, resource: Resource, which: Selection) -> Listing:
+        items: list[Body] = []
+        query = {**_query(which), "limit": str(PAGE)}
+        while True:
+            page = await self._json(_Request("GET", _path(resource, which.namespace), query=query))
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            items.extend({**kind, **item} for item in page.get("items") or ())
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return Listing(tuple(items), str(metadata["resourceVersion"]))
+            query["continue"] = metadata["continue"]
+
+    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+        """Events until the server ends the stream, which it is asked to do after some minutes."""
+        seconds = random.randint(290, 590)
+        query = {
+            **_query(which),
+            "watch": "1",
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
+        async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait)) as reply:
+            try:
+                async for line in _lines(reply.content):
+                    yield _event(orjson.loads(line), self._access.who)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from error
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """One object."""
+        return await self._json(_Request("GET", _path(resource, namespace, name)))
+
+    async def create(self, resource: Resource, body: Body) -> Body:
+        """The object as it was made."""
+        return await self._json(_Request("POST", _path(resource, _namespace(body)), body, _AS_US))
+
+    async def replace(self, resource: Resource, body: Body) -> Body:
+        """The object after the replacement."""
+        return await self._json(_Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), body, _AS_US))
+
+    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+        """The object after a server-side apply, with the warnings of the reply."""
+        query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
+        async with self._send(_Request("PATCH", path, body, query, {"Content-Type": _APPLY})) as reply:
+            return Applied(orjson.loads(await reply.read()), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+    ) -> Body:
+        """The object after the patch."""
+        path = _path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
+        return await self._json(_Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value}))
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+    ) -> Body:
+        """The reply: the object while it ends, or a Status."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.value}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
+
+    async def _json(self, request: _Request) -> dict[str, Any]:
+        async with self._send(request) as reply:
+            try:
+                found: dict[str, Any] = orjson.loads(await reply.read())
+                return found
+            except orjson.JSONDecodeError as error:
+                raise errors.ServerFault(
+                    f"{self._access.url} answers with something else than JSON: is it an API server?"
+                ) from error
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from error
+
+    @contextlib.asynccontextmanager
+    async def _send(self, request: _Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        refused: str | None = None
+        for attempt in range(PATIENCE + 1):
+            authorization = await self._access.authorization(refuse=refused)
+            async with await self._request(request, authorization) as reply:
+                if reply.status < 400:
+                    yield reply
+                    return
+                said = replies.error_for(reply.status, await reply.read(), reply.headers.get("Retry-After"), self._access.who)
+            if isinstance(said, errors.Unauthorized) and refused is None and authorization:
+                refused = authorization
+            elif isinstance(said, errors.TooManyRequests | errors.ServerFault) and said.retry_after and attempt < PATIENCE:
+                await asyncio.sleep(min(said.retry_after, LONGEST_WAIT_SECONDS))
+            else:
+                raise said
+
+    async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise errors.ClusterError("the connection to the cluster is not open")
+        self.requests += 1
+        headers = {"Content-Type": "application/json", **request.headers}
+        if authorization:
+            headers["Authorization"] = authorization
+        try:
+            return await self._session.request(
+                request.method,
+                self._access.url + request.path,
+                data=None if request.body is None else orjson.dumps(request.body),
+                params=request.query,
+                headers=headers,
+                proxy=self._access.proxy,
+                timeout=request.wait,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
+        why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__
+        return errors.ClusterUnreachable(f"the API server {self._access.url} can't be reached: {why}; is {self._access.who} right?")
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices a peer that vanished: a watch may be silent for minutes, and half-open connections look just so."""
+    family, type, protocol = address[:3]
+    made = socket.socket(family, type, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return made
+
+
+def _path(resource: Resource, namespace: str, name: str = "") -> str:
+    path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    if resource.namespaced and namespace:
+        path += f"/namespaces/{namespace}"
+    return f"{path}/{resource.plural}" + (f"/{name}" if name else "")
+
+
+def _namespace(body: Body) -> str:
+    return str(body["metadata"].get("namespace") or "")
+
+
+def _query(which: Selection) -> dict[str, str]:
+    query = {"labelSelector": which.labels, "fieldSelector": which.fields}
+    return {key: value for key, value in query.items() if value}
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: the reader's own `readline` gives up at some hundred KiB."""
+    pending = b""
+    async for chunk in stream.iter_any():
+        *whole, pending = (pending + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _event(told: Mapping[str, Any], who: str) -> WatchEvent:
+    body = told["object"]
+    if told["type"] == "ERROR":
+        raise replies.error_for(int(body.get("code") or 500), orjson.dumps(body), None, who)
+    return WatchEvent(EventType(told["type"]), body, str(body["metadata"]["resourceVersion"]))
+
+
+def _warning(header: str) -> str:
+    """The text of a `Warning: 299 - "text"` header (RFC 7234)."""
+    _, quote, rest = header.partition('"')
+    return rest.rstrip('"').replace('\\"', '"') if quote else header
+
+
+def _discovered(reply: Mapping[str, Any]) -> dict[tuple[str, str], Resource]:
+    found: dict[tuple[str, str], Resource] = {}
+    for group in reply.get("items") or ():
+        name = group["metadata"].get("name") or ""
+        for version in reversed(group.get("versions") or ()):
+            for item in version.get("resources") or ():
+                kind = (item.get("responseKind") or {}).get("kind") or ""
+                scope = item.get("scope") == "Namespaced"
+                found[name, kind] = Resource(name, version["version"], kind, item["resource"], namespaced=scope)
+    return found

@@ -1,0 +1,72 @@
+"""What an API server's reply means: a Status object becomes the error that says what to do. Pure.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/ and the reasons of meta/v1 StatusReason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from gitops_ds import errors
+
+_BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
+    400: errors.Invalid,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    410: errors.Expired,
+    413: errors.Invalid,
+    415: errors.Invalid,
+    422: errors.Invalid,
+    429: errors.TooManyRequests,
+}
+
+
+def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> errors.ClusterError:
+    """The error for a reply with a status of 400 or more. `who` names the credentials."""
+    told = status_object(body)
+    reason = str(told.get("reason") or "")
+    message = str(told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}")
+    details = told.get("details") or {}
+    causes = tuple({k: str(v) for k, v in cause.items()} for cause in details.get("causes") or ())
+    kind = errors.AlreadyExists if reason == "AlreadyExists" else errors.Conflict if status == 409 else _BY_STATUS.get(status)
+    if kind is None:
+        kind = errors.ServerFault if status >= 500 else errors.ClusterError
+    error = kind(_sentence(status, message, who), status, reason, causes)
+    if isinstance(error, errors.TooManyRequests | errors.ServerFault):
+        seconds = retry_after or details.get("retryAfterSeconds")
+        error.retry_after = _seconds(seconds, default=1.0 if status == 429 else 0.0)
+    return error
+
+
+def status_object(body: bytes) -> Mapping[str, Any]:
+    """The Status in a reply, or an empty mapping for anything else (a proxy's HTML page)."""
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return told if isinstance(told, dict) and told.get("kind") == "Status" else {}
+
+
+def _sentence(status: int, message: str, who: str) -> str:
+    match status:
+        case 401:
+            return f"the API server does not know the credentials of {who} (401 {message}): log in again, or name another --context"
+        case 403:
+            return f"{message} (403): grant that to the account of {who}, or use another"
+        case 429:
+            return f"the API server asks for fewer requests (429): {message}"
+        case _ if status >= 500:
+            return f"the API server failed ({status}): {message}"
+        case _:
+            return message
+
+
+def _seconds(text: Any, default: float) -> float:
+    try:
+        return max(0.0, float(text))
+    except (TypeError, ValueError):
+        return default
