@@ -74,10 +74,10 @@ def access(kubeconfig: str | None, context: str | None) -> Access:
         else:
             _must_exist(file)
             config.load_kube_config(config_file=file, context=context, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+    except errors.ClusterError:
+        raise
     except ConfigException as error:
         raise errors.ClusterError(f"{who}: {_one_line(error)}; `kubectl config view` shows what is in it") from error
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise errors.ClusterError(f"{who} is no usable kubeconfig: {_one_line(error)}") from error
     except Exception as error:  # the YAML errors of the package's own reader have no common type
         raise errors.ClusterError(f"{who} is no usable kubeconfig: {_one_line(error)}") from error
     return Access(configuration.host.rstrip("/"), who, _tls(configuration, who), configuration.proxy, configuration)

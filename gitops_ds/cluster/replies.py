@@ -24,6 +24,9 @@ _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
     429: errors.TooManyRequests,
 }
 
+# What a server-side apply says of a field that the schema doesn't know; the status is 500, though nothing failed.
+_UNKNOWN_FIELD = "failed to create typed patch object"
+
 
 def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> errors.ClusterError:
     """The error for a reply with a status of 400 or more. `who` names the credentials."""
@@ -32,6 +35,8 @@ def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> er
     message = str(told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}")
     details = told.get("details") or {}
     causes = tuple({k: str(v) for k, v in cause.items()} for cause in details.get("causes") or ())
+    if status == 500 and message.startswith(_UNKNOWN_FIELD):
+        status = 422
     kind = errors.AlreadyExists if reason == "AlreadyExists" else errors.Conflict if status == 409 else _BY_STATUS.get(status)
     if kind is None:
         kind = errors.ServerFault if status >= 500 else errors.ClusterError
