@@ -1,0 +1,420 @@
+"""A file of YAML or JSON as kubectl reads it, in one pass, and where each of its values stands.
+
+libyaml (through ruamel.yaml.clib) builds the nodes; a constructor of our own turns them into plain values by kubectl's scalar rules
+(scalars.py), so that what we call unchanged is what kubectl would call unchanged. Positions are not kept: `place` reads the bytes
+again for the few values that somebody asks about. Nothing here raises for any bytes: what is wrong is a `Finding`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None without the C parser
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.tag import Tag
+
+from gitops_ds.kinds import scalars
+from gitops_ds.model.finding import Finding, Place, Severity, refusal
+from gitops_ds.model.objects import Path
+
+MAX_BYTES: Final = 10 * 1024 * 1024
+MAX_NODES: Final = 100_000  # of one document, aliases expanded
+MAX_DEPTH: Final = 64
+
+SYNTAX: Final = "DS001"
+DUPLICATE: Final = "DS002"
+AMBIGUOUS: Final = "DS007"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: its place in the file, from 0, and its value in plain dict, list, str, int, float, bool and None."""
+
+    index: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The documents of a file (empty ones are left out but counted), and what is wrong with it as YAML.
+
+    After a finding about syntax or a limit the documents are those that stand before it.
+    """
+
+    documents: tuple[Document, ...]
+    findings: tuple[Finding, ...]
+
+
+def c_parser_present() -> bool:
+    """Whether ruamel.yaml has its C parser; `ruamel.yaml[oldlibyaml]` brings it."""
+    return CParser is not None
+
+
+def read(file: str, data: bytes) -> Parsed:
+    """Every document of a file. `file` is only the name that the findings carry.
+
+    Findings: DS001 (no YAML, not UTF-8, a limit passed; refused), DS002 (a key twice; refused, the last one wins as with kubectl),
+    DS007 (a plain scalar that YAML 1.1, YAML 1.2 and kubectl read differently; a warning).
+    """
+    build = _Build(file)
+    documents: list[Document] = []
+    if len(data) > MAX_BYTES:
+        return Parsed((), (refusal(SYNTAX, f"the file has {len(data):,} bytes: at most {MAX_BYTES:,} are read", Place(file)),))
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Parsed((), (refusal(SYNTAX, "the file is UTF-16: save it as UTF-8", Place(file, 1, 1)),))
+    if data.startswith(b"\xef\xbb\xbf"):
+        mark = "the file starts with a byte order mark, which some tools refuse: save it without"
+        build.findings.append(Finding(SYNTAX, Severity.WARNING, mark, Place(file, 1, 1)))
+    try:
+        for index, node in enumerate(_nodes(data)):
+            value = build.document(node)
+            if value is not None:
+                documents.append(Document(index, value))
+    except _Limit as limit:
+        build.refuse(SYNTAX, limit.what, limit.node)
+    except YAMLError as error:
+        build.findings.append(_syntax(file, data, error))
+    return Parsed(tuple(documents), tuple(build.findings))
+
+
+def place(file: str, data: bytes, document: int, path: Path, *, key: bool = False) -> Place:
+    """Where a value (with `key`: the key that names it) starts; the nearest parent's key where the path leads nowhere."""
+    return span(file, data, document, path, key=key)[0]
+
+
+def span(file: str, data: bytes, document: int, path: Path, *, key: bool = False) -> tuple[Place, Place]:
+    """The first character of a value or key, and the place just after its last; both (0, 0) where there is no such document."""
+    trees = _trees(data)
+    if document >= len(trees):
+        return Place(file), Place(file)
+    named: Node = trees[document]
+    value: Node = trees[document]
+    whole = True
+    for step in path:
+        found = _step(value, step)
+        if found is None:
+            whole = False
+            break
+        named, value = found
+    node = value if whole and not key else named
+    last = _last(node)
+    start, end = node.start_mark, last.end_mark
+    return Place(file, start.line + 1, start.column + 1), Place(file, end.line + 1, end.column + 1)
+
+
+# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no look-up of a tag.
+_PLAIN: Final = Tag(suffix="plain")
+_QUOTED: Final = Tag(suffix="quoted")
+_MAPPING: Final = Tag(suffix="mapping")
+_SEQUENCE: Final = Tag(suffix="sequence")
+_TAGS: Final = {
+    "tag:yaml.org,2002:str": _QUOTED,
+    "tag:yaml.org,2002:map": _MAPPING,
+    "tag:yaml.org,2002:seq": _SEQUENCE,
+}
+
+
+class _Limit(Exception):
+    """A limit of ours; the parser itself had no complaint."""
+
+    def __init__(self, what: str, node: Node | None = None) -> None:
+        super().__init__(what)
+        self.what, self.node = what, node
+
+
+class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
+    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node and counts nodes and depth."""
+
+    def __init__(self, data: bytes) -> None:
+        CParser.__init__(self, data)
+        self._parser = self._composer = self
+        self.depth = 0
+        self.nodes = 0
+
+    def descend_resolver(self, _parent: object, _index: object) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _Limit(f"the document is nested more than {MAX_DEPTH} levels deep")
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, kind: type[Node], _value: object, implicit: Any) -> Tag:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise _Limit(f"a document has more than {MAX_NODES:,} values")
+        if kind is ScalarNode:
+            return _PLAIN if implicit[0] else _QUOTED
+        return _MAPPING if kind is MappingNode else _SEQUENCE
+
+
+_SURROGATES: Final = re.compile(rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+def _nodes(data: bytes) -> Iterator[Node]:
+    """The root of each document; raises YAMLError and _Limit."""
+    if _SURROGATES.search(data) and data.lstrip()[:1] in (b"{", b"["):
+        data = _SURROGATES.sub(_joined, data)
+    if not c_parser_present():
+        raise _Limit("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
+    parser = _Parser(data)
+    while parser.check_node():
+        parser.nodes = 0
+        yield parser.get_node()
+
+
+def _joined(pair: re.Match[bytes]) -> bytes:
+    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight digits."""
+    high, low = int(pair[1], 16), int(pair[2], 16)
+    return b"\\U%08X" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+# What plain scalars and keys mean, of those that are short, unambiguous and seen before: files repeat the same few hundred words.
+_SEEN: Final[dict[str, Any]] = {}
+_SEEN_KEYS: Final[dict[str, str]] = {}
+_SEEN_AT_MOST: Final = 50_000
+_UNSEEN: Final = object()
+
+
+@dataclass(slots=True)
+class _Build:
+    """The values of one file's nodes, and the complaints met on the way."""
+
+    file: str
+    findings: list[Finding] = field(default_factory=list)
+    left: int = 0
+
+    def refuse(self, rule: str, message: str, node: Node | None) -> None:
+        self.findings.append(refusal(rule, message, _at(self.file, node)))
+
+    def document(self, root: Node) -> Any:
+        self.left = MAX_NODES
+        return self.value(root, 0)
+
+    def value(self, node: Node, depth: int) -> Any:
+        tag = node.ctag
+        if tag is _PLAIN:
+            value = _SEEN.get(node.value, _UNSEEN)
+            return self.plain(node) if value is _UNSEEN else value
+        if tag is _QUOTED:
+            return node.value
+        if tag is _MAPPING:
+            return self.mapping(node, depth + 1)
+        if tag is _SEQUENCE:
+            self.spend(node, len(node.value), depth)
+            return [self.value(item, depth + 1) for item in node.value]
+        return self.tagged(node, depth)
+
+    def spend(self, node: Node, count: int, depth: int) -> None:
+        """Aliases make few nodes many: the budget counts what they expand to, and the depth ends those that hold themselves."""
+        self.left -= count
+        if self.left < 0:
+            raise _Limit(f"with its aliases expanded the document has more than {MAX_NODES:,} values", node)
+        if depth >= MAX_DEPTH:
+            raise _Limit(f"with its aliases expanded the document is nested more than {MAX_DEPTH} levels deep", node)
+
+    def mapping(self, node: Node, depth: int) -> dict[str, Any]:
+        self.spend(node, 2 * len(node.value), depth)
+        result: dict[str, Any] = {}
+        named: set[str] = set()
+        for key_node, value_node in node.value:
+            key = _SEEN_KEYS.get(key_node.value) if key_node.ctag is _PLAIN else None
+            if key is None:
+                if _is_merge(key_node):
+                    result.update(self.merged(value_node, depth))
+                    continue
+                key = self.key(key_node)
+                if key is None:
+                    continue
+            if key in named:
+                self.twice(node, key, key_node)
+            named.add(key)
+            tag = value_node.ctag
+            if tag is _PLAIN:
+                value = _SEEN.get(value_node.value, _UNSEEN)
+                result[key] = self.plain(value_node) if value is _UNSEEN else value
+            elif tag is _QUOTED:
+                result[key] = value_node.value
+            else:
+                result[key] = self.value(value_node, depth)
+        return result
+
+    def key(self, node: Node) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self.refuse(SYNTAX, "a key must be a text, not a list or a mapping", node)
+            return None
+        text: str = node.value
+        if node.ctag is not _PLAIN:
+            return text
+        name = scalars.key(text)
+        if name is None:
+            self.refuse(SYNTAX, f"the key {text or '(nothing)'} is no text: quote it", node)
+        elif name != text:
+            self.doubt(f'the key {text} is read as "{name}" by kubectl and otherwise elsewhere: quote it', node)
+        elif len(_SEEN_KEYS) < _SEEN_AT_MOST and len(text) <= 64 and text != "<<":
+            _SEEN_KEYS[text] = name
+        return name
+
+    def plain(self, node: Node) -> Any:
+        text: str = node.value
+        value = scalars.read(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            self.refuse(SYNTAX, f'{text} is a number that JSON can\'t hold: write "{text}" if a text is meant', node)
+            return text
+        if scalars.ambiguous(text):
+            self.doubt(
+                f"{text} is {_shown(value)} to kubectl and something else to other YAML readers: {_advice(text, value)}", node
+            )
+        elif len(_SEEN) < _SEEN_AT_MOST and len(text) <= 64:
+            _SEEN[text] = value
+        return value
+
+    def tagged(self, node: Node, depth: int) -> Any:
+        known = _TAGS.get(str(node.tag))
+        kinds = {_QUOTED: ScalarNode, _MAPPING: MappingNode, _SEQUENCE: SequenceNode}
+        if known is None or not isinstance(node, kinds[known]):
+            self.refuse(SYNTAX, f"the tag {_short(str(node.tag))} is not supported: only !!str, !!map and !!seq are", node)
+            return None
+        if known is _QUOTED:
+            return node.value
+        if known is _MAPPING:
+            return self.mapping(node, depth + 1)
+        self.spend(node, len(node.value), depth)
+        return [self.value(item, depth + 1) for item in node.value]
+
+    def merged(self, node: Node, depth: int) -> dict[str, Any]:
+        """What `<<:` brings: of several mappings the earlier wins. As with kubectl it wins over keys before it in the mapping."""
+        if node.ctag is _MAPPING:
+            return self.mapping(node, depth + 1)
+        if node.ctag is not _SEQUENCE or any(item.ctag is not _MAPPING for item in node.value):
+            self.refuse(SYNTAX, "<< takes a mapping or a list of mappings", node)
+            return {}
+        self.spend(node, len(node.value), depth)
+        result: dict[str, Any] = {}
+        for item in reversed(node.value):
+            result.update(self.mapping(item, depth + 1))
+        return result
+
+    def twice(self, node: Node, key: str, again: Node) -> None:
+        first = next(k for k, _ in node.value if isinstance(k, ScalarNode) and _key_text(k) == key)
+        self.refuse(DUPLICATE, f'the key "{_short(key)}" is here a second time; the first is at {_at(self.file, first)}', again)
+
+    def doubt(self, message: str, node: Node) -> None:
+        place, end = _at(self.file, node), Place(self.file, node.end_mark.line + 1, node.end_mark.column + 1)
+        self.findings.append(Finding(AMBIGUOUS, Severity.WARNING, message, place, end=end))
+
+
+def _is_merge(key: Node) -> bool:
+    return key.ctag is _PLAIN and bool(key.value == "<<")
+
+
+def _key_text(key: ScalarNode) -> str | None:
+    return scalars.key(key.value) if key.ctag is _PLAIN else cast("str", key.value)
+
+
+def _at(file: str, node: Node | None) -> Place:
+    return Place(file, node.start_mark.line + 1, node.start_mark.column + 1) if node else Place(file)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _shown(value: scalars.Scalar) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "a text"
+        case _:
+            return f"the number {value}"
+
+
+def _advice(text: str, value: scalars.Scalar) -> str:
+    match value:
+        case bool():
+            return f'write {"true" if value else "false"}, or "{text}" if a text is meant'
+        case str():
+            return f'write "{text}"'
+        case _:
+            return f'write {value}, or "{text}" if a text is meant'
+
+
+@lru_cache(maxsize=4)
+def _trees(data: bytes) -> tuple[Node, ...]:
+    """The nodes of a file as far as it can be read. A few are kept, because findings come in groups."""
+    trees: list[Node] = []
+    with contextlib.suppress(YAMLError, _Limit):
+        trees.extend(_nodes(data))
+    return tuple(trees)
+
+
+def _step(node: Node, step: str | int) -> tuple[Node, Node] | None:
+    """The node that names a child, and the child; of a list both are the item."""
+    if isinstance(node, SequenceNode):
+        items = node.value
+        return (items[step], items[step]) if isinstance(step, int) and 0 <= step < len(items) else None
+    if not isinstance(node, MappingNode):
+        return None
+    found = None
+    for key, value in node.value:
+        if _is_merge(key):
+            sources = value.value if isinstance(value, SequenceNode) else [value]
+            found = next((hit for hit in (_step(source, step) for source in sources) if hit), found)
+        elif isinstance(key, ScalarNode) and _key_text(key) == step:
+            found = key, value
+    return found
+
+
+def _last(node: Node) -> Node:
+    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where the next thing starts."""
+    while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
+        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    return node
+
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_HINTS: Final = {
+    "mapping values are not allowed in this context": 'a ":" where no key can stand: quote the text, or mend the indentation',
+    "could not find expected ':'": 'a key without ":": mend the indentation, or quote the text above',
+    "did not find expected key": "expected a key here: mend the indentation, or quote the text above",
+    "did not find expected '-' indicator": 'expected "-" here: mend the indentation',
+    "found unexpected end of stream": "the file ends inside a quoted text: a closing quote is missing",
+    "found unexpected document indicator": "a document ends inside a quoted text: a closing quote is missing",
+    "found a tab character that violates indentation": "a tab can't indent YAML: use spaces",
+    "found a tab character where an indentation space is expected": "a tab can't indent YAML: use spaces",
+}
+
+
+def _syntax(file: str, data: bytes, error: YAMLError) -> Finding:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        return refusal(SYNTAX, "the file is not UTF-8: save it as UTF-8", _offset(file, data[: wrong.start].decode("utf-8")))
+    if not isinstance(error, MarkedYAMLError):
+        forbidden = _FORBIDDEN.search(text)
+        where = _offset(file, text[: forbidden.start()]) if forbidden else Place(file)
+        what = f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML: remove it" if forbidden else _short(str(error))
+        return refusal(SYNTAX, what, where)
+    mark = error.problem_mark or error.context_mark
+    where = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+    problem = str(error.problem or error.context or "this is no YAML")
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    if problem == "found character that cannot start any token" and line[mark.column : mark.column + 1] == "\t":
+        problem = "found a tab character that violates indentation"
+    if problem == "second occurrence":
+        problem = "this anchor stands twice in the document: give it another name"
+    return refusal(SYNTAX, _HINTS.get(problem, f"this is no YAML: {problem}"), where)
+
+
+def _offset(file: str, before: str) -> Place:
+    line = before.count("\n")
+    return Place(file, line + 1, len(before) - (before.rfind("\n") + 1) + 1)

@@ -1,0 +1,15 @@
+"""Expected texts in files: compared by the tests, written anew with UPDATE_GOLDENS=1 in the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def check(path: Path, text: str) -> None:
+    """Fails where `text` is not what the file holds; with UPDATE_GOLDENS=1 writes the file instead."""
+    if os.environ.get("UPDATE_GOLDENS") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"{path} is missing: run the test once with UPDATE_GOLDENS=1 and read what it wrote"
+    assert text == path.read_text(encoding="utf-8")
