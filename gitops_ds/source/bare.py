@@ -1,0 +1,132 @@
+"""Our own bare repository for one address, and the one door through which git is run on it. Not safe for threads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import git
+
+from gitops_ds import errors
+from gitops_ds.source import access, failures, hardening
+from gitops_ds.source.address import Address
+from gitops_ds.source.credentials import Credentials
+from gitops_ds.source.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command of git left: its exit status, and what it wrote."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """stdout as text, without the last line break."""
+        return self.stdout.decode("utf-8", "replace").removesuffix("\n")
+
+
+class Bare:
+    """A bare repository in the cache directory that we made ourselves; only this user can read it."""
+
+    def __init__(self, address: Address, cache: Path, credentials: Credentials, limits: Limits) -> None:
+        self.address, self.limits = address, limits
+        try:
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._private = tempfile.TemporaryDirectory(prefix="access-", dir=cache)
+            self.path = (cache / f"{address.slug}.git").resolve()
+            self._access = access.install(address, credentials, Path(self._private.name))
+            self._local = hardening.local(self.path)
+            self._network = hardening.network(self.path, address, self._access)
+            self._repo = self._open()
+        except OSError as error:
+            raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
+
+    def _open(self) -> hardening.Repo:
+        if not self.path.exists():
+            self.path.mkdir(mode=0o700)
+        if self.path.stat().st_uid != os.geteuid():
+            raise errors.SourceError(f"the cache {self.path} belongs to another user; give a directory of your own")
+        self.path.chmod(0o700)
+        maker = hardening.Git(self.path)
+        maker.update_environment(**self._local)
+        try:
+            # Harmless on one that is there; mends one whose making was cut off.
+            maker.init(bare=True, quiet=True, template="")
+            repo = hardening.Repo(self.path, expand_vars=False)
+        except git.GitCommandNotFound:
+            raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
+        except (git.GitCommandError, git.InvalidGitRepositoryError, git.NoSuchPathError) as error:
+            raise self._failure("open", str(getattr(error, "stderr", error))) from None
+        repo.git.update_environment(**self._local)
+        return repo
+
+    @property
+    def objects(self) -> git.Repo:
+        """GitPython's view, for commits as objects."""
+        return self._repo
+
+    def run(self, *words: str, doing: str = "read", input: bytes | None = None, may_fail: bool = False) -> Output:
+        """Runs a command that only touches our own repository; no transport is allowed to it.
+
+        Raises the SourceError that says why it failed; with `may_fail`, a status of 1 is an answer.
+        """
+        return self._run(words, {}, doing, input=input, accepted=(0, 1) if may_fail else (0,))
+
+    def run_as(self, environment: Mapping[str, str], *words: str, input: bytes | None = None) -> Output:
+        """As `run`, with more in the environment: an index file, an author."""
+        return self._run(words, environment, "write to", input=input, accepted=(0,))
+
+    def talk(self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False) -> Output:
+        """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of any file that it writes."""
+        return self._run(words, self._network, doing, cap=cap, accepted=(0, 1, 128) if may_fail else (0,))
+
+    def _run(
+        self,
+        words: tuple[str, ...],
+        environment: Mapping[str, str],
+        doing: str,
+        *,
+        input: bytes | None = None,
+        cap: int | None = None,
+        accepted: tuple[int, ...],
+    ) -> Output:
+        command = ["git", *words]
+        with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment(**environment):
+            stream.write(input or b"")
+            stream.seek(0)
+            try:
+                status, stdout, stderr = self._repo.git.execute(
+                    command if cap is None else hardening.capped(command, cap),
+                    istream=stream,
+                    with_extended_output=True,
+                    with_exceptions=False,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    kill_after_timeout=self.limits.seconds,
+                )
+            except git.GitCommandNotFound:
+                raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
+            except OSError as error:
+                raise errors.SourceError(f"git can't be run: {error.strerror}") from None
+        if status not in accepted or stderr.startswith("Timeout: the command"):
+            raise self._failure(doing, stderr or f"git ended with status {status}")
+        return Output(status, stdout, stderr)
+
+    def failure(self, doing: str, output: Output) -> errors.SourceError:
+        """The error for a command that was let fail."""
+        return self._failure(doing, output.stderr)
+
+    def _failure(self, doing: str, words: str) -> errors.SourceError:
+        said = failures.Failure(doing, self.address.display, words, str(self.path), self.limits.seconds)
+        return failures.translate(said, self._access.secrets)
+
+    def close(self) -> None:
+        """Ends git's helpers and takes the credentials off the disk. The repository stays for the next time."""
+        self._repo.close()
+        self._private.cleanup()

@@ -1,0 +1,140 @@
+"""What a bare repository holds: blobs of one commit, commits, their order. Nothing is ever checked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+import git
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.source import tree
+from gitops_ds.source.bare import Bare
+from gitops_ds.source.tree import Entry
+
+
+class Movement(StrEnum):
+    """How a branch went from the commit that was applied to its tip."""
+
+    FORWARD = "forward"
+    REWRITTEN = "rewritten"  # another line of history: a force-push; goes on, with an event
+    REWOUND = "rewound"  # the tip is an ancestor: needs consent
+
+
+def has(bare: Bare, commit: CommitId) -> bool:
+    """Whether the commit, with all that it needs, was fetched. (Packs come whole or not at all.)"""
+    return _type(bare, commit) == "commit"
+
+
+def _type(bare: Bare, name: str) -> str:
+    """What kind of object the name means; `missing` for none."""
+    return bare.run("cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()).text.rpartition(" ")[2]
+
+
+def snapshot(bare: Bare, commit: CommitId, path: str) -> Snapshot:
+    """The commit's files under the path, by the limits and refusals of `tree`."""
+    prefix = directory(path)
+    if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
+        raise errors.RevisionUnknown(
+            f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
+        )
+    listing = bare.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", f"{commit}:{prefix}").stdout
+    sifted = tree.sift(tree.entries(listing), bare.limits, lambda link: _blobs(bare, [link])[link.id])
+    blobs = _blobs(bare, [entry for _, entry in sifted.wanted])
+    files = {name: blobs[entry.id] for name, entry in sifted.wanted}
+    return Snapshot(info(bare, commit), files, sifted.findings)
+
+
+def directory(path: str) -> str:
+    """A directory inside a repository as git takes it, empty for the root; UsageError for one that leads out."""
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
+        raise errors.UsageError(f"the path {path!r} must be a directory inside the repository, without a leading / or ..")
+    return "/".join(parts)
+
+
+def _blobs(bare: Bare, wanted: list[Entry]) -> dict[str, bytes]:
+    """The content of each blob by its id, in one run of git."""
+    if not wanted:
+        return {}
+    ids = dict.fromkeys(entry.id for entry in wanted)
+    out = memoryview(bare.run("cat-file", "--batch", "--buffer", input="".join(f"{i}\n" for i in ids).encode()).stdout)
+    result: dict[str, bytes] = {}
+    at = 0
+    # Each is `id blob size\n`, the bytes, `\n`.
+    for id in ids:
+        end = bytes(out[at : at + 200]).index(b"\n") + at
+        head = bytes(out[at:end]).split()
+        if len(head) != 3:
+            raise errors.SourceError(f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a cache)")
+        size = int(head[2])
+        result[id] = bytes(out[end + 1 : end + 1 + size])
+        at = end + 1 + size + 1
+    return result
+
+
+def info(bare: Bare, commit: CommitId) -> CommitInfo:
+    """What Git says of a commit that was fetched."""
+    return _info(_commit(bare, commit))
+
+
+def _commit(bare: Bare, commit: CommitId) -> git.Commit:
+    if not has(bare, commit):
+        raise errors.RevisionUnknown(f"{bare.address.display} has no commit {commit}, or it was not fetched")
+    return bare.objects.commit(commit)
+
+
+def _info(commit: git.Commit) -> CommitInfo:
+    return CommitInfo(
+        CommitId(commit.hexsha),
+        tuple(CommitId(p.hexsha) for p in commit.parents),
+        datetime.fromtimestamp(commit.committed_date, UTC),
+        f"{commit.author.name} <{commit.author.email}>",
+        _text(commit.summary),
+    )
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def log(bare: Bare, since: CommitId | None, until: CommitId, limit: int) -> tuple[CommitInfo, ...]:
+    """The commits that lead to `until` and not to `since`, newest first, at most `limit`."""
+    for commit in (since, until):
+        if commit is not None:
+            _commit(bare, commit)
+    span = f"{since}..{until}" if since else str(until)
+    found: Iterator[git.Commit] = bare.objects.iter_commits(span, max_count=limit)
+    return tuple(_info(commit) for commit in found)
+
+
+def is_ancestor(bare: Bare, ancestor: CommitId, descendant: CommitId) -> bool:
+    """Whether the one is in the history of the other; a commit is its own ancestor."""
+    return bare.run("merge-base", "--is-ancestor", ancestor, descendant, may_fail=True).status == 0
+
+
+def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
+    """How the branch went from the commit that was applied to its tip. A last commit that is gone means: rewritten."""
+    if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):
+        return Movement.FORWARD
+    if has(bare, last) and is_ancestor(bare, tip, last):
+        return Movement.REWOUND
+    return Movement.REWRITTEN
+
+
+def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
+    """The error that asks for consent to go back."""
+    return errors.HistoryRewound(
+        f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what was applied; "
+        "push a revert commit instead, or apply the older commit by name to consent"
+    )
+
+
+def show(bare: Bare, commit: CommitId) -> str:
+    """The commit as people read it: its head, its message, its patch."""
+    words = ("show", "--no-ext-diff", "--no-textconv", "--no-color", "--no-show-signature", "--format=medium", "--patch")
+    return bare.run(*words, "--end-of-options", commit).stdout.decode("utf-8", "replace")

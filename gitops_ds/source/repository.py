@@ -1,0 +1,134 @@
+"""One Git repository, for asyncio: everything runs in one worker thread of its own, one command after the other.
+
+GitPython's objects give wrong data when threads share them, so none leaves that thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.source import reading, remote, writing
+from gitops_ds.source.address import Address
+from gitops_ds.source.bare import Bare
+from gitops_ds.source.credentials import NOBODY, Credentials
+from gitops_ds.source.limits import DEFAULT, Limits
+from gitops_ds.source.reading import Movement
+from gitops_ds.source.revision import Branch, Revision
+from gitops_ds.source.writing import Signature, Why
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Repository:
+    """A repository at an address, with a bare copy of our own in the cache directory.
+
+    Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else. Use it as an async context
+    manager, or call `close`: that takes the credentials off the disk.
+    """
+
+    def __init__(self, address: Address, cache: Path, credentials: Credentials = NOBODY, limits: Limits = DEFAULT) -> None:
+        self.address = address
+        self._arguments = (address, cache, credentials, limits)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
+        self._bare: Bare | None = None
+
+    async def tip(self, revision: Revision) -> CommitId:
+        """The commit that a revision means at the server now; fetches nothing (an abbreviated commit id excepted)."""
+        return await self._run(remote.tip, revision)
+
+    async def fetch(self, commit: CommitId) -> None:
+        """Brings a commit with its history here; asks nobody when it is here already."""
+        await self._run(remote.fetch, commit)
+
+    async def snapshot(self, commit: CommitId, path: str = "") -> Snapshot:
+        """The files of a fetched commit under a directory, names relative to it; see `tree` for what is refused."""
+        return await self._run(reading.snapshot, commit, path)
+
+    async def info(self, commit: CommitId) -> CommitInfo:
+        """What Git says of a fetched commit."""
+        return await self._run(reading.info, commit)
+
+    async def log(self, since: CommitId | None, until: CommitId, limit: int = 1000) -> tuple[CommitInfo, ...]:
+        """The commits that lead to `until` and not to `since` (None: all), newest first, at most `limit`."""
+        return await self._run(reading.log, since, until, limit)
+
+    async def is_ancestor(self, ancestor: CommitId, descendant: CommitId) -> bool:
+        """Whether one fetched commit is in the history of another, or is that one."""
+        return await self._run(reading.is_ancestor, ancestor, descendant)
+
+    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+        """How the branch went from the commit applied last to its (fetched) tip."""
+        return await self._run(reading.movement, last, tip)
+
+    async def show(self, commit: CommitId) -> str:
+        """Head, message and patch of a commit, also of one that was not pushed."""
+        return await self._run(reading.show, commit)
+
+    async def revert(self, tip: CommitId, commits: Sequence[CommitId], why: Why) -> CommitId:
+        """A revert commit on the tip for each of the commits, in that order; the id of the last."""
+        return await self._run(writing.revert, tip, commits, why)
+
+    async def restore(self, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why) -> CommitId:
+        """A commit on the tip in which the paths are as they were in an older commit."""
+        return await self._run(writing.restore, tip, commit, paths, why)
+
+    async def commit_files(self, parent: CommitId, files: Mapping[str, bytes | None], message: str, by: Signature) -> CommitId:
+        """A commit on the parent with the given files, byte for byte (None: removed)."""
+        return await self._run(writing.commit_files, parent, files, message, by)
+
+    async def push(self, commit: CommitId, branch: str, expect: CommitId | None) -> None:
+        """Moves the server's branch from `expect` (None: a new branch) to the commit; PushRejected when it is elsewhere."""
+        await self._run(remote.push, commit, branch, expect)
+
+    async def push_with_retry(self, build: Callable[[CommitId], Awaitable[CommitId]], branch: str, attempts: int = 5) -> CommitId:
+        """Builds a commit on the branch's tip and pushes it; when someone pushed first, reads the tip and builds again.
+
+        Returns the pushed commit. Raises PushRejected when that went wrong `attempts` times.
+        """
+        for attempt in range(attempts):
+            tip = await self.tip(Branch(branch))
+            await self.fetch(tip)
+            commit = await build(tip)
+            try:
+                await self.push(commit, branch, tip)
+            except errors.PushRejected:
+                if attempt + 1 == attempts:
+                    raise
+            else:
+                return commit
+        raise errors.PushRejected(f"no push to {branch} was tried")
+
+    async def close(self) -> None:
+        """Waits for what runs, ends git's helpers, removes the credentials from the disk."""
+        bare, self._bare = self._bare, None
+        if bare is not None:
+            await asyncio.get_running_loop().run_in_executor(self._worker, bare.close)
+        self._worker.shutdown(wait=True)
+
+    async def __aenter__(self) -> Self:
+        """Itself; git starts with the first question."""
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Closes."""
+        await self.close()
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self._in_worker, function, arguments)
+
+    def _in_worker(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
+        if self._bare is None:
+            self._bare = Bare(*self._arguments)
+        try:
+            return function(self._bare, *arguments)
+        except OSError as error:
+            raise errors.SourceError(f"the cache of {self.address.display} can't be used: {error.strerror}") from None

@@ -1,0 +1,179 @@
+"""What a person calls a commit: default branch, branch, tag, version range, full ref, commit; and what it means at a server."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.source import semver
+
+_FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SHORT_ID = re.compile(r"[0-9a-f]{7,64}")
+# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as revision syntax
+_REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The server's default branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`refs/heads/NAME`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The commit under `refs/tags/NAME`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Semver:
+    """The tag with the highest version in a range."""
+
+    range: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Any full ref: `refs/pull/420/head`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, by its full id."""
+
+    id: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A short name: a branch, else a tag, else the first characters of a commit's id."""
+
+    name: str
+
+
+Revision = Head | Branch | Tag | Semver | Ref | Commit | Named
+
+
+def parse(text: str | None) -> Revision:
+    """The text of `--revision`: nothing, a full commit id, `refs/...`, or a name (a branch wins over a tag of that name).
+
+    Raises UsageError for what Git would not take as a name.
+    """
+    if not text or text == "HEAD":
+        return Head()
+    if _FULL_ID.fullmatch(text):
+        return Commit(CommitId(text))
+    check_ref_name(text)
+    return Ref(text) if text.startswith("refs/") else Named(text)
+
+
+def from_settings(*, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = "") -> Revision:
+    """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as Flux orders them."""
+    if commit:
+        return Commit(commit_id(commit))
+    if name:
+        check_ref_name(name)
+        if not name.startswith("refs/"):
+            raise errors.UsageError(f"{name!r} is not a full ref; it must begin with refs/")
+        return Ref(name)
+    if semver:
+        return _semver(semver)
+    if tag or branch:
+        check_ref_name(tag or branch)
+        return Tag(tag) if tag else Branch(branch)
+    return Head()
+
+
+def _semver(text: str) -> Semver:
+    semver.parse(text)
+    return Semver(text)
+
+
+def commit_id(text: str) -> CommitId:
+    """The text as a full commit id; UsageError when it is none."""
+    if not _FULL_ID.fullmatch(text):
+        raise errors.UsageError(f"{text!r} is not a commit's full id of 40 (or 64) hexadecimal digits in lower case")
+    return CommitId(text)
+
+
+def check_ref_name(name: str) -> None:
+    """Raises UsageError for a name that Git would refuse, or could take for an option or an expression."""
+    if not name or len(name) > 1000 or _REF_FORBIDDEN.search(name):
+        raise errors.UsageError(f"{name!r} can't be the name of a branch or tag")
+
+
+def could_be_abbreviated(name: str) -> bool:
+    """Whether the name may be the beginning of a commit's id."""
+    return bool(_SHORT_ID.fullmatch(name))
+
+
+def show(revision: Revision) -> str:
+    """The revision as people say it."""
+    match revision:
+        case Head():
+            return "the default branch"
+        case Branch(name):
+            return f"branch {name}"
+        case Tag(name):
+            return f"tag {name}"
+        case Semver(text):
+            return f"a tag in the version range {text}"
+        case Ref(name):
+            return name
+        case Commit(id):
+            return f"commit {id}"
+        case Named(name):
+            return name
+
+
+def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None:
+    """The commit that a server's refs give to a revision, or None.
+
+    `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an annotated tag.
+    """
+    match revision:
+        case Head():
+            return refs.get("HEAD")
+        case Branch(name):
+            return refs.get(f"refs/heads/{name}")
+        case Tag(name):
+            return _peeled(f"refs/tags/{name}", refs)
+        case Semver(text):
+            tags = [r.removeprefix("refs/tags/") for r in refs if r.startswith("refs/tags/") and not r.endswith("^{}")]
+            best = semver.best(semver.parse(text), tags)
+            return None if best is None else _peeled(f"refs/tags/{best}", refs)
+        case Ref(name):
+            return _peeled(name, refs)
+        case Commit(id):
+            return id
+        case Named(name):
+            return refs.get(f"refs/heads/{name}") or _peeled(f"refs/tags/{name}", refs)
+
+
+def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
+    return refs.get(f"{name}^{{}}") or refs.get(name)
+
+
+def unknown(revision: Revision, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
+    """The error for a revision that the server does not have, with the names that come near."""
+    if not refs:
+        return errors.RevisionUnknown(f"{where} is empty: push a first commit, then try again")
+    names = [r.split("/", 2)[2] for r in refs if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")]
+    wanted = show(revision).rsplit(" ", 1)[-1]
+    near = difflib.get_close_matches(wanted, names, 3, 0.6)
+    branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
+    hint = f"did you mean {' or '.join(near)}?" if near else f"it has the branches {', '.join(branches[:5])}"
+    return errors.RevisionUnknown(f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}")

@@ -1,0 +1,138 @@
+"""Version ranges over tags, as Flux and npm users write them: `^1.2`, `~1.2`, `>=1 <2`, `1.x`, `1.2.3 || 2.x`.
+
+A pre-release (`2.0.0-rc.1`) fits only a range that names a pre-release itself. https://semver.org/spec/v2.0.0.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import total_ordering
+
+from gitops_ds import errors
+
+_NUMBER = r"(?:0|[1-9]\d{0,9})"
+_PRE = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_VERSION = re.compile(rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_PRE}))?(?:\+{_PRE})?")
+_PART = rf"(?:{_NUMBER}|[xX*])"
+_TERM = re.compile(
+    rf"(?P<op>\^|~>?|>=|<=|!=|>|<|=)?\s*v?(?P<major>{_PART})"
+    rf"(?:\.(?P<minor>{_PART})(?:\.(?P<patch>{_PART})(?:-(?P<pre>{_PRE}))?(?:\+{_PRE})?)?)?(?=[\s,]|$)[\s,]*"
+)
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Version:
+    """major.minor.patch and the identifiers of a pre-release (none for a release). Build metadata does not count."""
+
+    numbers: tuple[int, int, int]
+    pre: tuple[str, ...] = ()
+
+    def __lt__(self, other: Version) -> bool:
+        """Precedence by section 11 of the specification."""
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[object, ...]:
+        pre = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.pre)
+        return (*self.numbers, not self.pre, pre)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One condition: `>=`, `<`, `<=`, `>`, `=` or `!=` a version."""
+
+    operator: str
+    version: Version
+
+    def fits(self, other: Version) -> bool:
+        """Whether the other version meets it."""
+        mine = self.version
+        return {
+            ">=": other >= mine,
+            "<=": other <= mine,
+            ">": other > mine,
+            "<": other < mine,
+            "=": other == mine,
+            "!=": other != mine,
+        }[self.operator]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Conditions that must all be met, and whether one of them named a pre-release."""
+
+    comparisons: tuple[Comparison, ...]
+    prereleases: bool
+
+
+# Any one of these groups must be met.
+Range = tuple[Group, ...]
+
+
+def version(text: str) -> Version | None:
+    """The version that a tag names (`v1.2.3`, `1.2.3-rc.1`), or None."""
+    if not (found := _VERSION.fullmatch(text)):
+        return None
+    major, minor, patch, pre = found.groups()
+    return Version((int(major), int(minor), int(patch)), tuple(pre.split(".")) if pre else ())
+
+
+def parse(text: str) -> Range:
+    """The range that a text means; raises UsageError when it means none."""
+    return tuple(_alternative(part, text) for part in text.split("||"))
+
+
+def _alternative(part: str, whole: str) -> Group:
+    rest, comparisons, prereleases = part.strip(), list[Comparison](), False
+    if not rest:
+        raise errors.UsageError(f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3")
+    while rest:
+        if not (term := _TERM.match(rest)):
+            raise errors.UsageError(f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3")
+        numbers = [int(g) for g in (term["major"], term["minor"], term["patch"]) if g and g.isdigit()]
+        pre = tuple(term["pre"].split(".")) if term["pre"] else ()
+        prereleases = prereleases or bool(pre)
+        comparisons += _bounds(term["op"] or "=", numbers, pre)
+        rest = rest[term.end() :]
+    return Group(tuple(comparisons), prereleases)
+
+
+def _bounds(operator: str, said: list[int], pre: tuple[str, ...]) -> list[Comparison]:
+    """The comparisons of one term, of which 0 to 3 numbers were said."""
+    low = Version((*said, 0, 0, 0)[:3], pre)  # type: ignore[arg-type]
+    exact = len(said) == 3
+    if not said:
+        return [Comparison(">=", low)]
+    if operator in {">=", "<"} or (exact and operator in {">", "<=", "=", "!="}):
+        return [Comparison(operator, low)]
+    past = _next(said, len(said) - 1)
+    if operator == ">":
+        return [Comparison(">=", past)]
+    if operator == "<=":
+        return [Comparison("<", past)]
+    if operator == "^":
+        # The first number that is not 0 may not change; of ^0.0 the last one said.
+        past = _next(said, next((i for i, n in enumerate(said) if n), len(said) - 1))
+    elif operator.startswith("~"):
+        past = _next(said, min(1, len(said) - 1))
+    elif operator == "!=":
+        raise errors.UsageError("!= in a version range needs all three numbers: !=1.2.3")
+    return [Comparison(">=", low), Comparison("<", past)]
+
+
+def _next(said: list[int], place: int) -> Version:
+    # `-0` is the lowest pre-release, so that <2.0.0-0 keeps 2.0.0-rc.1 out of ^1.
+    return Version((*said[:place], said[place] + 1, 0, 0, 0)[:3], ("0",))  # type: ignore[arg-type]
+
+
+def best(range_: Range, tags: Iterable[str]) -> str | None:
+    """The tag with the highest version in the range; of two names for one version, the one that sorts last."""
+    fitting = [(v, tag) for tag in tags if (v := version(tag)) and fits(range_, v)]
+    return max(fitting)[1] if fitting else None
+
+
+def fits(range_: Range, version: Version) -> bool:
+    """Whether the version is in the range."""
+    return any((group.prereleases or not version.pre) and all(c.fits(version) for c in group.comparisons) for group in range_)
