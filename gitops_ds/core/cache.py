@@ -1,0 +1,275 @@
+"""What the four watches have shown, indexed for one question: everything about one DaemonSet, looked at once.
+
+Events go in and keys of DaemonSets to look at come out; nothing here decides. Pods and nodes are kept parsed, and only the fields
+that decisions need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from gitops_ds.core.owned import Owned
+from gitops_ds.core.pods import FORGET_AFTER
+from gitops_ds.core.written import Written
+from gitops_ds.kinds import daemonsets, eligibility, nodes, pods, requirements, revisions
+from gitops_ds.kinds.eligibility import Placement, Placer
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.model.decision import Backoff, Decision, Observation
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
+
+T = TypeVar("T")
+
+WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it, which is harmless."""
+
+    generation: int = 0
+    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    vanished: dict[str, str] = field(default_factory=dict)
+
+
+class Cache:
+    """The objects of one cluster. One writer (the watches and the performer), read by `observe`."""
+
+    def __init__(self) -> None:
+        self._daemonsets: dict[Key, DaemonSet] = {}
+        self._nodes: dict[str, Node] = {}
+        self._sorted_nodes: tuple[Node, ...] | None = None
+        self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
+        self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
+        self._written_pods: Written[Pod] = Written()
+        self._written_revisions: Written[Revision] = Written()
+        self._written_daemonsets: Written[DaemonSet] = Written()
+        self._placers: dict[str, tuple[Body, Placer]] = {}
+        self._memories: dict[str, _Memory] = {}
+        self._listed: set[Resource] = set()
+
+    @property
+    def synced(self) -> bool:
+        """Whether all four kinds were listed once."""
+        return len(self._listed) == len(WATCHED)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The DaemonSets that are there, sorted."""
+        return tuple(sorted(self._daemonsets))
+
+    def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
+        """A list in place of all that was known of a kind; what vanished meanwhile is gone. All DaemonSets want a look."""
+        self._listed.add(resource)
+        touched = set(self._daemonsets)
+        if resource == DAEMONSET:
+            fresh = [daemonsets.daemonset_of(body) for body in items]
+            self._daemonsets = {daemonset.key: daemonset for daemonset in fresh}
+            self._written_daemonsets.reset(version)
+            self._forget_all_but({daemonset.uid for daemonset in fresh})
+        elif resource == NODE:
+            self._nodes = {node.name: node for node in map(nodes.node_of, items)}
+            self._sorted_nodes = None
+        elif resource == POD:
+            for pod in self._pods.replace(map(pods.pod_of, items)):
+                self._vanish(pod)
+            self._written_pods.reset(version)
+        elif resource == CONTROLLER_REVISION:
+            self._revisions.replace(r for r in map(revisions.revision_of, items) if r is not None)
+            self._written_revisions.reset(version)
+        return touched | set(self._daemonsets)
+
+    def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
+        """One event; returns the DaemonSets that it may matter to."""
+        if type is EventType.BOOKMARK:
+            self._advance(resource, version)
+            return set()
+        gone = type is EventType.DELETED
+        keys: set[Key] = set()
+        if resource == DAEMONSET:
+            keys = self._daemonset(daemonsets.daemonset_of(body), gone)
+        elif resource == NODE:
+            keys = self._node(nodes.node_of(body), gone)
+        elif resource == POD:
+            keys = self._pod(pods.pod_of(body), gone)
+        elif (revision := revisions.revision_of(body)) is not None:
+            keys = self._revision(revision, gone)
+        self._advance(resource, version)
+        return keys
+
+    def wrote(self, resource: Resource, body: Body, now: float) -> None:
+        """Remembers the reply to an own write until its watch has shown it."""
+        metadata = body.get("metadata") or {}
+        uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
+        if not uid:
+            return
+        if resource == POD:
+            self._written_pods.wrote(uid, pods.pod_of(body), version, now)
+        elif resource == CONTROLLER_REVISION:
+            revision = revisions.revision_of(body)
+            if revision is not None:
+                self._written_revisions.wrote(uid, revision, version, now)
+        elif resource == DAEMONSET:
+            self._written_daemonsets.wrote(uid, daemonsets.daemonset_of(body), version, now)
+
+    def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
+        """Keeps the back-offs of a decision; those of an earlier generation of the DaemonSet are dropped."""
+        if decision.backoffs:
+            self._memory(daemonset).backoffs.update(decision.backoffs)
+
+    def observe(self, key: Key, now: float) -> Observation | None:
+        """Everything about one DaemonSet; None when there is none of that name, or not all kinds were listed yet."""
+        daemonset = self._daemonsets.get(key)
+        if daemonset is None or not self.synced:
+            return None
+        for written in (self._written_pods, self._written_revisions, self._written_daemonsets):
+            written.lapse(now)
+        daemonset = self._written_daemonsets.get(daemonset.uid) or daemonset
+        memory = self._memory(daemonset)
+        if any(now - backoff.since > FORGET_AFTER for backoff in memory.backoffs.values()):
+            memory.backoffs = {node: b for node, b in memory.backoffs.items() if now - b.since <= FORGET_AFTER}
+        if self._sorted_nodes is None:
+            self._sorted_nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
+        return Observation(
+            now=now,
+            daemonset=daemonset,
+            nodes=self._sorted_nodes,
+            pods=tuple(sorted(self._candidate_pods(daemonset), key=lambda pod: pod.name)),
+            revisions=tuple(sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))),
+            backoffs=dict(memory.backoffs),
+            vanished=dict(memory.vanished),
+        )
+
+    def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
+        """Its own and the orphans that it selects, as the own writes left them."""
+        known = _overlaid(self._pods.candidates(daemonset.uid, daemonset.key.namespace), self._written_pods, lambda pod: pod.uid)
+        return [
+            pod
+            for pod in known
+            if (_selects(daemonset, pod.namespace, pod.labels) if pod.owner is None else pod.owner.uid == daemonset.uid)
+        ]
+
+    def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
+        known = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
+        found = []
+        for revision in _overlaid(known, self._written_revisions, lambda revision: revision.uid):
+            owner, namespace = _scope_of_revision(revision)
+            if owner == daemonset.uid or (not owner and _selects(daemonset, namespace, revisions.labels_of(revision))):
+                found.append(revision)
+        return found
+
+    def _advance(self, resource: Resource, version: str) -> None:
+        if resource == POD:
+            self._written_pods.advance(version)
+        elif resource == CONTROLLER_REVISION:
+            self._written_revisions.advance(version)
+        elif resource == DAEMONSET:
+            self._written_daemonsets.advance(version)
+
+    def _daemonset(self, daemonset: DaemonSet, gone: bool) -> set[Key]:
+        before = self._daemonsets.get(daemonset.key)
+        if before is not None and (gone or before.uid != daemonset.uid):
+            self._memories.pop(before.uid, None)
+            self._placers.pop(before.uid, None)
+        if gone:
+            if before is None or before.uid == daemonset.uid:
+                self._daemonsets.pop(daemonset.key, None)
+            return {daemonset.key}
+        self._daemonsets[daemonset.key] = daemonset
+        return set() if self._written_daemonsets.is_own(daemonset.uid, daemonset.version) else {daemonset.key}
+
+    def _node(self, node: Node, gone: bool) -> set[Key]:
+        """Heartbeats change nothing here; labels and taints matter to those DaemonSets whose placement they change."""
+        before = self._nodes.get(node.name)
+        if gone:
+            self._nodes.pop(node.name, None)
+        elif before == node:
+            return set()
+        else:
+            self._nodes[node.name] = node
+        self._sorted_nodes = None
+        after = None if gone else node
+        return {d.key for d in self._daemonsets.values() if self._place(d, before) is not self._place(d, after)}
+
+    def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
+        if node is None:
+            return None
+        template, placer = self._placers.get(daemonset.uid, (None, None))
+        if placer is None or template is not daemonset.template:
+            placer = eligibility.read(daemonset.template)
+            self._placers[daemonset.uid] = daemonset.template, placer
+        return placer.place(node)
+
+    def _pod(self, pod: Pod, gone: bool) -> set[Key]:
+        """News of a pod is for its owner, of an orphan for all that select it; a change of nothing that is kept is no news."""
+        before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
+        if gone:
+            self._vanish(before or pod)
+            return self._owners(pod.owner, pod.namespace)
+        if before is not None and msgspec.structs.replace(before, version=pod.version) == pod:
+            return set()
+        keys = self._owners(pod.owner, pod.namespace) | self._owners(before.owner if before else None, pod.namespace)
+        if pod.owner is None and (before is None or before.labels != pod.labels or before.owner is not None):
+            keys |= self._selecting(pod.namespace, pod.labels)
+        return keys
+
+    def _revision(self, revision: Revision, gone: bool) -> set[Key]:
+        """A new revision that has an owner wakes nobody: the owner knows, or somebody is at work on its history by hand."""
+        before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
+        owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
+        keys = self._owners(revisions.owner_of(before) if before else None, namespace)
+        if owner is not None and (gone or before is not None):
+            keys |= self._owners(owner, namespace)
+        if owner is None and not gone:
+            keys |= self._selecting(namespace, revisions.labels_of(revision))
+        return keys
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> set[Key]:
+        return {daemonset.key for daemonset in self._daemonsets.values() if _selects(daemonset, namespace, labels)}
+
+    def _owners(self, owner: Owner | None, namespace: str) -> set[Key]:
+        """The DaemonSet that a controller reference means, if it is there and has that UID."""
+        if owner is None or owner.kind != DAEMONSET.kind:
+            return set()
+        key = Key(DAEMONSET.group, DAEMONSET.kind, namespace, owner.name)
+        daemonset = self._daemonsets.get(key)
+        return {key} if daemonset is not None and daemonset.uid == owner.uid else set()
+
+    def _vanish(self, pod: Pod) -> None:
+        if pod.node and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
+            self._memories.setdefault(pod.owner.uid, _Memory()).vanished[pod.node] = pod.uid
+
+    def _memory(self, daemonset: DaemonSet) -> _Memory:
+        memory = self._memories.setdefault(daemonset.uid, _Memory())
+        if memory.generation != daemonset.observed_generation:
+            memory.generation, memory.backoffs = daemonset.observed_generation, {}
+        return memory
+
+    def _forget_all_but(self, uids: set[str]) -> None:
+        self._memories = {uid: memory for uid, memory in self._memories.items() if uid in uids}
+        self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
+
+
+def _scope_of_pod(pod: Pod) -> tuple[str, str]:
+    return (pod.owner.uid if pod.owner is not None else ""), pod.namespace
+
+
+def _scope_of_revision(revision: Revision) -> tuple[str, str]:
+    owner = revisions.owner_of(revision)
+    return (owner.uid if owner is not None else ""), str((revision.raw.get("metadata") or {}).get("namespace") or "")
+
+
+def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:
+    selector = daemonset.selector
+    return selector is not None and namespace == daemonset.key.namespace and requirements.all_match(selector, labels)
+
+
+def _overlaid(known: list[T], written: Written[T], uid_of: Callable[[T], str]) -> Iterable[T]:
+    """The watched objects with the own replies in their place, and those replies that no watch has shown yet."""
+    replies = dict(written)
+    return {**{uid_of(item): item for item in known}, **replies}.values() if replies else known

@@ -1,0 +1,71 @@
+"""Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that count as the DaemonSet's.
+
+An orphan that will be adopted already counts: if the adoption fails, the later steps of the decision are not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds.kinds import requirements, revisions
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.model.decision import Action, Adopt, Observation, Release
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What counts as the DaemonSet's, and what has to be written for that."""
+
+    pods: tuple[Pod, ...]
+    revisions: tuple[Revision, ...]
+    actions: tuple[Action, ...]
+
+
+def claim(seen: Observation) -> Claim:
+    """Takes and gives up what the selector says. The DaemonSet is not being deleted."""
+    daemonset, selector = seen.daemonset, seen.daemonset.selector or ()
+    actions: list[Action] = []
+    pods = tuple(
+        pod
+        for pod in seen.pods
+        if _take(daemonset, selector, _Candidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
+    )
+    kept = tuple(revision for revision in seen.revisions if _take(daemonset, selector, _of_revision(revision), actions))
+    return Claim(pods, kept, tuple(actions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    resource: Resource
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    owner: Owner | None
+    terminating: bool
+
+
+def _of_revision(revision: Revision) -> _Candidate:
+    terminating = (revision.raw.get("metadata") or {}).get("deletionTimestamp") is not None
+    return _Candidate(
+        CONTROLLER_REVISION, revision.name, revision.uid, revisions.labels_of(revision), revisions.owner_of(revision), terminating
+    )
+
+
+def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _Candidate, actions: list[Action]) -> bool:
+    """Whether it counts as the DaemonSet's; writes down an adoption or a release."""
+    key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
+    matches = requirements.all_match(selector, it.labels)
+    if it.owner is not None:
+        if it.owner.uid != daemonset.uid:
+            return False
+        if not matches:
+            actions.append(Release(key, it.uid, "its labels no longer match the selector"))
+        return matches
+    if not matches or it.terminating:
+        return False
+    actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))
+    return True

@@ -1,0 +1,59 @@
+"""One turn: settle before you pace. The whole controller core is this one function of what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gitops_ds.core import claims, fleet, history, pods, rollout, status
+from gitops_ds.core.fleet import Fleet
+from gitops_ds.core.history import Past
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Action, Decision, Observation
+
+SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
+
+
+def decide(seen: Observation) -> Decision:
+    """What to do about one DaemonSet. The same observation always gives the same decision.
+
+    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans.
+    """
+    daemonset = seen.daemonset
+    if daemonset.selector is None:
+        return Decision(complaint=SELECTING_ALL)
+    if daemonset.deleting:
+        return Decision()
+    claim = claims.claim(seen)
+    past = history.construct(daemonset, claim)
+    spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+    settled = pods.settle(spread)
+    moves = settled or rollout.pace(spread)
+    pruned = history.prune(daemonset, past.old, claim.pods)
+    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, moves.actions, pruned)
+    return Decision(
+        steps=tuple(tuple(step) for step in steps if step),
+        status=status.write(spread),
+        wake_after=_wake_after(spread, settled.wake_at),
+        backoffs=settled.backoffs,
+    )
+
+
+def layout(seen: Observation) -> Fleet:
+    """The pods over the nodes as `decide` sees them, for those who only want to look."""
+    claim = claims.claim(seen)
+    past = history.construct(seen.daemonset, claim)
+    return fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+
+
+def _relabelled(all_pods: Sequence[Pod], past: Past) -> Sequence[Pod]:
+    """The pods as they are once the history's step is done: those of a duplicate revision carry the kept one's hash."""
+    if not past.relabelled:
+        return all_pods
+    return [msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod for pod in all_pods]
+
+
+def _wake_after(spread: Fleet, settle_at: float | None) -> float | None:
+    times = [time for time in (settle_at, status.next_available(spread)) if time is not None]
+    return max(0.0, min(times) - spread.seen.now) if times else None

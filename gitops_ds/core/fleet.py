@@ -1,0 +1,90 @@
+"""The DaemonSet's pods laid out over the nodes: what every later question of a turn looks at, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from gitops_ds.kinds import eligibility
+from gitops_ds.kinds.eligibility import Placement
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Observation
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there is no such node.
+
+    `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer for ever, and is no reason to
+    leave its node without an agent. `uids` are those of all.
+    """
+
+    node: str
+    placement: Placement | None
+    pods: tuple[Pod, ...]
+    uids: tuple[str, ...]
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the node shall run a pod."""
+        return self.placement is Placement.RUN
+
+    @property
+    def staying(self) -> list[Pod]:
+        """Its pods that are not being deleted."""
+        return [pod for pod in self.pods if not pod.terminating]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's."""
+
+    seen: Observation
+    hash: str
+    spots: tuple[Spot, ...]
+
+    @property
+    def desired(self) -> int:
+        """How many nodes shall run a pod."""
+        return sum(1 for spot in self.spots if spot.wanted)
+
+    def updated(self, pod: Pod) -> bool:
+        """Whether a pod runs the wanted template.
+
+        The template generation counts too: after a revision was replaced by an equal one, pods carry the hash of the lost one, and
+        must not restart for that (`IsPodUpdated` upstream).
+        """
+        if self.hash and pod.hash == self.hash:
+            return True
+        generation = self.seen.daemonset.template_generation
+        return bool(generation) and pod.template_generation == generation
+
+    def available(self, pod: Pod) -> bool:
+        """Whether a pod counts as available now."""
+        return pod.available(self.seen.daemonset.min_ready_seconds, self.seen.now)
+
+
+def keep_first(pod: Pod) -> tuple[bool, float, str]:
+    """The order in which one of several pods of a node is kept: on a node before waiting, older before younger."""
+    return not pod.bound, pod.created, pod.name
+
+
+def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
+    """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node:
+            by_node.setdefault(pod.node, []).append(pod)
+    placer = eligibility.read(seen.daemonset.template)
+    spots = [_spot(node.name, placer.place(node), by_node.pop(node.name, None)) for node in seen.nodes]
+    spots += [_spot(node, None, there) for node, there in by_node.items()]
+    spots.sort(key=lambda spot: spot.node)
+    return Fleet(seen, hash, tuple(spots))
+
+
+def _spot(node: str, placement: Placement | None, pods: list[Pod] | None) -> Spot:
+    if not pods:
+        return Spot(node, placement, (), ())
+    there = sorted((pod for pod in pods if not (pod.ended and pod.terminating)), key=keep_first)
+    return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))

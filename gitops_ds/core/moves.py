@@ -1,0 +1,37 @@
+"""Pods to make and pods to end: the answer of settling and of pacing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.core.fleet import Spot
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Action, Backoff, Cause, CreatePod, DeletePod
+from gitops_ds.model.objects import POD, Key
+
+BURST = 250  # upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970)."""
+
+    creates: tuple[CreatePod, ...] = ()
+    deletes: tuple[DeletePod, ...] = ()
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    wake_at: float | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any pod moves."""
+        return bool(self.creates or self.deletes)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The first BURST of each kind, creates first."""
+        return (*self.creates[:BURST], *self.deletes[:BURST])
+
+
+def delete(spot: Spot, pod: Pod, cause: Cause, why: str) -> DeletePod:
+    """The end of a pod of that node."""
+    return DeletePod(Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why)

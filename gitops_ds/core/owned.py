@@ -1,0 +1,46 @@
+"""Objects indexed by their controller's UID, and the orphans by namespace: all that one owner has to look at, without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Owned(Generic[T]):
+    """`uid_of` names an object; `scope_of` gives its controller's UID (empty for an orphan) and its namespace."""
+
+    def __init__(self, uid_of: Callable[[T], str], scope_of: Callable[[T], tuple[str, str]]) -> None:
+        self._uid_of, self._scope_of = uid_of, scope_of
+        self._all: dict[str, T] = {}
+        self._scopes: dict[tuple[str, str], dict[str, T]] = {}
+
+    def put(self, item: T) -> T | None:
+        """Keeps an object; returns what was there before."""
+        uid = self._uid_of(item)
+        before = self.drop(uid)
+        self._all[uid] = item
+        self._scopes.setdefault(self._scope_of(item), {})[uid] = item
+        return before
+
+    def drop(self, uid: str) -> T | None:
+        """Forgets an object; returns what was there."""
+        before = self._all.pop(uid, None)
+        if before is not None:
+            scope = self._scope_of(before)
+            del self._scopes[scope][uid]
+            if not self._scopes[scope]:
+                del self._scopes[scope]
+        return before
+
+    def replace(self, items: Iterable[T]) -> list[T]:
+        """Puts these in place of all; returns those that are gone."""
+        before, self._all, self._scopes = self._all, {}, {}
+        for item in items:
+            self.put(item)
+        return [item for uid, item in before.items() if uid not in self._all]
+
+    def candidates(self, owner: str, namespace: str) -> list[T]:
+        """Those that the owner controls, and the orphans of its namespace."""
+        return [*self._scopes.get((owner, namespace), {}).values(), *self._scopes.get(("", namespace), {}).values()]

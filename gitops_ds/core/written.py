@@ -1,0 +1,75 @@
+"""Own writes, remembered until the watch has passed them: what makes it safe to decide on a cache that lags behind.
+
+The reply to a write stands in for the object until its watch shows that version. So a pod just created is there, one just deleted
+is terminating, and a status just written is known. A reply lapses after five minutes: after a restored etcd its version may never
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+LAPSES_AFTER = 300.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply(Generic[T]):
+    value: T
+    version: int
+    at: float
+
+
+class Written(Generic[T]):
+    """The replies of one kind of object by UID, and how far its watch has come."""
+
+    def __init__(self) -> None:
+        self._passed = 0
+        self._replies: dict[str, _Reply[T]] = {}
+
+    def wrote(self, uid: str, value: T, version: str, now: float) -> None:
+        """Keeps a reply, unless the watch has shown as much already."""
+        number = number_of(version)
+        known = self._replies.get(uid)
+        if number > self._passed and (known is None or known.version <= number):
+            self._replies[uid] = _Reply(value, number, now)
+
+    def advance(self, version: str) -> None:
+        """The watch has come to this version."""
+        self._passed = max(self._passed, number_of(version))
+        self._keep(lambda reply: reply.version > self._passed)
+
+    def reset(self, version: str) -> None:
+        """A new list was read, perhaps of an older world."""
+        self._passed = 0
+        self.advance(version)
+
+    def lapse(self, now: float) -> None:
+        """Forgets replies that are too old, or from a future, after the clock was put back."""
+        self._keep(lambda reply: 0 <= now - reply.at < LAPSES_AFTER)
+
+    def get(self, uid: str) -> T | None:
+        """The reply that stands in for this object."""
+        reply = self._replies.get(uid)
+        return None if reply is None else reply.value
+
+    def is_own(self, uid: str, version: str) -> bool:
+        """Whether this very version of the object is our own write, still waited for."""
+        reply = self._replies.get(uid)
+        return reply is not None and reply.version == number_of(version)
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        """All replies that stand in, by UID."""
+        return ((uid, reply.value) for uid, reply in self._replies.items())
+
+    def _keep(self, test: Callable[[_Reply[T]], bool]) -> None:
+        if self._replies:
+            self._replies = {uid: reply for uid, reply in self._replies.items() if test(reply)}
+
+
+def number_of(version: str) -> int:
+    """A resourceVersion as a number; 0 for one that is none, so that it never holds anything up."""
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -1,0 +1,19 @@
+"""Nodes, read from what the API server sends."""
+
+from __future__ import annotations
+
+from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.objects import Body
+
+
+def node_of(body: Body) -> Node:
+    """The node; one without conditions counts as not ready."""
+    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    taints = (Taint(str(t.get("key", "")), str(t.get("effect", "")), str(t.get("value") or "")) for t in spec.get("taints") or ())
+    return Node(
+        name=str(metadata.get("name") or ""),
+        labels=metadata.get("labels") or {},
+        taints=tuple(taints),
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
+        unschedulable=bool(spec.get("unschedulable")),
+    )

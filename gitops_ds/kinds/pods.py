@@ -1,0 +1,89 @@
+"""Pods, read from what the API server sends: where, whose, how they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitops_ds.kinds import timestamps
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Owner, Phase, Pod
+from gitops_ds.model.objects import Body
+
+_PHASES = {str(phase): phase for phase in Phase}
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+def pod_of(body: Body) -> Pod:
+    """The pod, with only the fields that decisions and health need."""
+    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    labels = metadata.get("labels") or {}
+    ready, since = _readiness(status)
+    trouble, message = _trouble(status)
+    bound = str(spec.get("nodeName") or "")
+    return Pod(
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        version=str(metadata.get("resourceVersion") or ""),
+        node=bound or target(spec),
+        bound=bool(bound),
+        labels=labels,
+        owner=controller_of(metadata),
+        phase=_PHASES.get(status.get("phase") or "Pending", Phase.UNKNOWN),
+        terminating=metadata.get("deletionTimestamp") is not None,
+        created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
+        ready=ready,
+        ready_since=since,
+        hash=str(labels.get(names.REVISION_HASH) or ""),
+        template_generation=str(labels.get(names.POD_TEMPLATE_GENERATION) or ""),
+        trouble=trouble,
+        message=message,
+    )
+
+
+def target(pod_spec: Body) -> str:
+    """The one node that the required affinity names by `metadata.name`, else empty.
+
+    The first such field of the first term that has one decides, as upstream's `GetTargetNodeName` does.
+    """
+    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    for term in (required or {}).get("nodeSelectorTerms") or ():
+        for entry in term.get("matchFields") or ():
+            if entry.get("key") == "metadata.name" and entry.get("operator") == "In":
+                values = list(entry.get("values") or ())
+                return str(values[0]) if len(values) == 1 else ""
+    return ""
+
+
+def controller_of(metadata: Body) -> Owner | None:
+    """The owner reference with `controller: true`, None for an orphan."""
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return Owner(str(reference.get("kind", "")), str(reference.get("name", "")), str(reference.get("uid", "")))
+    return None
+
+
+def _readiness(status: Body) -> tuple[bool, float | None]:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return condition.get("status") == "True", timestamps.seconds(str(condition.get("lastTransitionTime") or ""))
+    return False, None
+
+
+def _trouble(status: Body) -> tuple[str, str]:
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        if reason not in _ON_ITS_WAY:
+            return reason, str(waiting.get("message") or "")
+    if status.get("phase") == "Failed":
+        return str(status.get("reason") or "Failed"), str(status.get("message") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("reason") or "Unschedulable"), str(condition.get("message") or "")
+    return "", ""
+
+
+def _containers(status: Body) -> Iterator[Body]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()

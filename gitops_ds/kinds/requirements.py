@@ -1,0 +1,98 @@
+"""Conditions on labels: label selectors, node selectors, and whether labels meet them.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.objects import Body
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+
+def from_body(body: Body) -> Requirement:
+    """One entry of a `matchExpressions`."""
+    return Requirement(
+        str(body.get("key", "")), str(body.get("operator", "")), tuple(str(value) for value in body.get("values") or ())
+    )
+
+
+def of_label_selector(selector: Body) -> tuple[Requirement, ...]:
+    """All conditions of a metav1.LabelSelector; the empty selector has none, and so matches everything."""
+    equal = (Requirement(key, "In", (str(value),)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    return (*equal, *(from_body(entry) for entry in selector.get("matchExpressions") or ()))
+
+
+def is_valid(requirement: Requirement) -> bool:
+    """Whether the scheduler takes a node selector requirement seriously; a term with another one matches no node.
+
+    `NewRequirement` of k8s.io/apimachinery/pkg/labels.
+    """
+    if not _valid_key(requirement.key):
+        return False
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn":
+            return bool(values) and all(_valid_value(value) for value in values)
+        case "Exists" | "DoesNotExist":
+            return not values
+        case "Gt" | "Lt":
+            return len(values) == 1 and integer(values[0]) is not None
+        case _:
+            return False
+
+
+def matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether the labels meet one valid requirement. An absent label meets NotIn and DoesNotExist only."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+        case _:
+            return False
+
+
+def all_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether the labels meet every requirement."""
+    return all(matches(requirement, labels) for requirement in requirements)
+
+
+def integer(text: str) -> int | None:
+    """A 64-bit integer as Go's ParseInt reads it, else None."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    have = None if value is None else integer(value)
+    bound = integer(requirement.values[0]) if requirement.values else None
+    if have is None or bound is None:
+        return False
+    return have > bound if requirement.operator == "Gt" else have < bound
+
+
+def _valid_key(key: str) -> bool:
+    domain, slash, name = key.rpartition("/")
+    if slash and not (len(domain) <= 253 and _DOMAIN.fullmatch(domain)):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+def _valid_value(value: str) -> bool:
+    return not value or _NAME.fullmatch(value) is not None

@@ -1,0 +1,37 @@
+"""maxUnavailable and maxSurge: a number, or per cent of the nodes wanted.
+
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/daemon-set-v1/#DaemonSetSpec
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
+from gitops_ds.model.objects import Body
+
+_PERCENT = re.compile(r"([0-9]+)%")
+
+
+def share(value: Any) -> Share | None:
+    """An IntOrString as a share of the nodes; None where it is neither a count nor per cent."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Share(max(0, value))
+    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return Share(int(found[1]), percent=True) if found else None
+
+
+def strategy(spec: Body) -> Strategy:
+    """The update strategy of a DaemonSet's spec; what is left out, or can't be read, is as the API server defaults it."""
+    chosen = spec.get("updateStrategy") or {}
+    if chosen.get("type") == "OnDelete":
+        return OnDelete()
+    rolling = chosen.get("rollingUpdate") or {}
+    return RollingUpdate(share(rolling.get("maxUnavailable")) or Share(1), share(rolling.get("maxSurge")) or Share(0))
+
+
+def limits(strategy: RollingUpdate, desired: int) -> tuple[int, int]:
+    """(maxUnavailable, maxSurge) in nodes. Where both come to nothing, one node may be unavailable, or no rollout would end."""
+    unavailable, surge = strategy.max_unavailable.of(desired), strategy.max_surge.of(desired)
+    return (1, 0) if desired and not unavailable and not surge else (unavailable, surge)

@@ -1,0 +1,145 @@
+"""A DaemonSet and its pods, as the controller core sees them: parsed once, only what a decision needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.objects import Body, Key
+
+
+class Phase(StrEnum):
+    """https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase"""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The one owner reference with `controller: true`."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single node.
+
+    `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change of the condition
+    Ready, None where the kubelet gave none. `trouble` is what hinders it (`ImagePullBackOff`, `Unschedulable`), else empty.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str = ""
+    node: str = ""
+    bound: bool = False
+    labels: Mapping[str, str] = {}
+    owner: Owner | None = None
+    phase: Phase = Phase.PENDING
+    terminating: bool = False
+    created: float = 0.0
+    ready: bool = False
+    ready_since: float | None = None
+    hash: str = ""
+    template_generation: str = ""
+    trouble: str = ""
+    message: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no container of it will ever run again."""
+        return self.phase is Phase.FAILED or self.phase is Phase.SUCCEEDED
+
+    def available_at(self, min_ready_seconds: int) -> float | None:
+        """The time from which it counts as available, None while it is not ready or gives no time."""
+        if not self.ready:
+            return None
+        if min_ready_seconds == 0:
+            return 0.0
+        return None if self.ready_since is None else self.ready_since + min_ready_seconds
+
+    def available(self, min_ready_seconds: int, now: float) -> bool:
+        """Ready for at least `min_ready_seconds`."""
+        since = self.available_at(min_ready_seconds)
+        return since is not None and since <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number of nodes: absolute, or per cent of those wanted."""
+
+    amount: int
+    percent: bool = False
+
+    def of(self, total: int) -> int:
+        """The number of nodes, rounded up as for maxUnavailable and maxSurge of a DaemonSet."""
+        return -(-self.amount * total // 100) if self.percent else self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class RollingUpdate:
+    """Replaces pods by itself, at most so many away from available, or so many extra."""
+
+    max_unavailable: Share = Share(1)
+    max_surge: Share = Share(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OnDelete:
+    """Replaces a pod only after somebody deleted it."""
+
+
+Strategy = RollingUpdate | OnDelete
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counters of a DaemonSet's status, under the field names of the API without `number`."""
+
+    desired: int = 0
+    current: int = 0
+    misscheduled: int = 0
+    ready: int = 0
+    updated: int = 0
+    available: int = 0
+
+    @property
+    def unavailable(self) -> int:
+        """Nodes that should run an available pod and do not."""
+        return self.desired - self.available
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSet:
+    """A DaemonSet; `raw` is the object as the server wrote it, for its bytes matter.
+
+    `template_generation` is the text of its annotation where it is a number, else empty. `selector` is None where it selects
+    everything, which no controller may obey. `counts` and `observed_generation` are what its status says.
+    """
+
+    key: Key
+    uid: str
+    template: Body
+    raw: Body
+    selector: tuple[Requirement, ...] | None
+    version: str = ""
+    generation: int = 0
+    deleting: bool = False
+    strategy: Strategy = RollingUpdate()
+    min_ready_seconds: int = 0
+    history_limit: int = 10
+    template_generation: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    counts: Counts | None = None
+    observed_generation: int = 0
+    collision_count: int | None = None
