@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A ControllerRevision of a DaemonSet. `template` is its pod template without the `$patch` directive; `raw` the whole object."""
+    """A ControllerRevision of a DaemonSet: its pod template without the `$patch` directive, and the whole object as `raw`."""
 
     name: str
     number: int
@@ -42,8 +42,13 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The objects that a plan is made against, the revisions of each DaemonSet (oldest first), and the nodes (sorted by name)."""
+    """What a plan is made against.
+
+    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked. `named_config_maps`
+    are the ConfigMaps (namespace, name) that pods name.
+    """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
     revisions: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] | None = None
+    named_config_maps: frozenset[tuple[str, str]] = frozenset()

@@ -15,6 +15,13 @@ Digest = NewType("Digest", str)
 # The way from the root of a document to a value: keys and list indices.
 Path = tuple[str | int, ...]
 
+
+class Member(str):
+    """In a path, the member of a list that has this key, where the position says nothing: `containers[agent]`."""
+
+    __slots__ = ()
+
+
 # An object as the API server writes it in JSON. Never changed in place once it is in a value of ours.
 Body = Mapping[str, Any]
 
@@ -65,7 +72,7 @@ def show_path(path: Path) -> str:
     """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
     text = ""
     for step in path:
-        if isinstance(step, int):
+        if isinstance(step, int | Member):
             text += f"[{step}]"
         elif "." in step or "/" in step or "[" in step:
             text += f'["{step}"]'

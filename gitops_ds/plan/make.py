@@ -1,0 +1,168 @@
+"""The plan: what an apply would do, from what Git says and what the cluster holds. Pure, and the same for every caller.
+
+First `undecided` tells which objects the cluster should be asked about by a dry run; then `plan` takes the answers. Without answers
+(an inventory file) our own defaulting says what would come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds.kinds import defaults, digests
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Change, NodeImpact, Operation, Plan, Refusal
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, Key, show_path
+from gitops_ds.plan import fields, order, ownership, predict, prune, rollouts, stamps
+from gitops_ds.plan.ownership import Hold
+from gitops_ds.plan.terms import Answer, Drift, FieldConflict, Terms
+
+NO_ANSWERS: Mapping[Key, Answer] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    change: Change | None
+    refusal: Refusal | None = None
+
+
+def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
+    """The manifests whose object exists, may be written, and is not plainly as it shall be."""
+    return tuple(
+        manifest
+        for manifest in bundle.manifests.values()
+        if manifest.key in live.objects
+        and _hindrance(manifest, bundle, live.objects[manifest.key], terms) is None
+        and not ownership.holds(live.objects[manifest.key], probe(manifest, live.objects[manifest.key], terms))
+    )
+
+
+def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
+    """What to send as a dry run: the object with the commit that it already carries, so that only a real change shows."""
+    return stamps.stamped(manifest, stamps.as_live(terms.stamp, live))
+
+
+def may_force(key: Key, digest: str, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
+    """Whether a conflict may be won without asking: the fields were ours, and drift is to be corrected.
+
+    They were ours when the same manifest was applied before, or when people at a terminal hold them now.
+    """
+    if terms.force_conflicts:
+        return True
+    if terms.drift is not Drift.CORRECT:
+        return False
+    return terms.applied.get(key) == digest or all(ownership.is_person(conflict.manager) for conflict in conflicts)
+
+
+def plan(bundle: Bundle, live: Live, terms: Terms, answers: Mapping[Key, Answer] = NO_ANSWERS) -> Plan:
+    """Every object's change in the order of an apply, and what is refused; the hash names exactly this plan."""
+    judged = [_judge(manifest, bundle, live, terms, answers.get(manifest.key)) for manifest in bundle.manifests.values()]
+    changes = [one.change for one in judged if one.change]
+    refused = [one.refusal for one in judged if one.refusal]
+    leaving = _leaving(bundle, live)
+    collected = prune.collectable(leaving, live)
+    orphans = {key: nodes for key, nodes in leaving.items() if key not in prune.content_named(leaving, live)}
+    hash = _hash(bundle, changes, terms, sorted([*orphans, *collected]))
+    guarded = prune.refusals(orphans, live, terms.guards, empty=not bundle.manifests)
+    if terms.approved == hash:
+        guarded = tuple(refusal for refusal in guarded if refusal.guard != "share-of-nodes")
+    refused += guarded
+    kept = {refusal.key for refusal in guarded}
+    doomed = [] if None in kept else [key for key in orphans if key not in kept]
+    changes += [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key])) for key in doomed]
+    changes += [Change(Operation.DELETE, key, None) for key in collected]
+    in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
+    return Plan(bundle.commit, bundle.cluster.name, in_order, tuple(refused), hash)
+
+
+def _judge(manifest: Manifest, bundle: Bundle, live: Live, terms: Terms, answer: Answer | None) -> _Judged:
+    key, old = manifest.key, live.objects.get(manifest.key)
+    if hindrance := _hindrance(manifest, bundle, old, terms):
+        return _Judged(None, hindrance)
+    if old is None:
+        return _Judged(_change(Operation.CREATE, manifest, None, defaults.defaulted(stamps.stamped(manifest, terms.stamp)), live))
+    if answer is not None and answer.refused:
+        return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
+    if answer is not None and answer.conflicts:
+        return _Judged(None, _conflict(key, answer.conflicts))
+    wanted = probe(manifest, old, terms)
+    if ownership.holds(old, wanted):
+        return _Judged(_change(Operation.KEEP, manifest, old, old, live))
+    if answer is not None and answer.body is not None:
+        new: Body = ownership.without_abandoned(old, wanted, answer.body)
+    else:
+        new = predict.applied(old, wanted)
+    if answer is not None and answer.body is not None and _unchanged(old, answer.body) and not fields.compare(old, new):
+        return _Judged(_change(Operation.KEEP, manifest, old, old, live))
+    if _drift(manifest, terms) is not Drift.CORRECT and terms.applied.get(key) == manifest.digest:
+        return _Judged(_change(Operation.KEEP, manifest, old, old, live), _drifted(key, old, new, _drift(manifest, terms)))
+    return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
+
+
+def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:
+    key = manifest.key
+    if manifest.agent and manifest.agent in bundle.held:
+        return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
+    if old is None or terms.adopt:
+        return None
+    holder = ownership.holder(old, terms.stamp.owner)
+    if holder.hold is Hold.FOREIGN:
+        return Refusal(
+            "owned-by-other", f"{key} belongs to {holder.name}: take it away there first, or take it over with --adopt", key
+        )
+    return None
+
+
+def _change(operation: Operation, manifest: Manifest, old: Body | None, new: Body, live: Live) -> Change:
+    differences = fields.compare(old, new) if operation is Operation.UPDATE and old is not None else ()
+    if manifest.key.kind != "DaemonSet" or manifest.key.group != "apps":
+        return Change(operation, manifest.key, manifest, differences)
+    rollout = rollouts.rollout(old, new, live.revisions.get(manifest.key, ()))
+    if operation is Operation.KEEP:
+        return Change(operation, manifest.key, manifest, rollout=rollout)
+    impact = rollouts.impact(old, new, live.nodes or (), rolls=rollout.rolls)
+    return Change(operation, manifest.key, manifest, differences, rollout, impact)
+
+
+def _conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
+    told = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
+    return Refusal("conflict", f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts", key)
+
+
+def _drift(manifest: Manifest, terms: Terms) -> Drift:
+    said = (manifest.body["metadata"].get("annotations") or {}).get(names.DRIFT)
+    return Drift(said) if said in set(Drift) else terms.drift
+
+
+def _drifted(key: Key, old: Body, new: Body, mode: Drift) -> Refusal:
+    where = ", ".join(show_path(change.path) for change in fields.compare(old, new)[:5])
+    return Refusal("drift", f"{key} was changed in the cluster ({where}) and is left so: drift is set to {mode}", key)
+
+
+def _unchanged(old: Body, answer: Body) -> bool:
+    """Whether a dry run would write nothing at all: not even who owns a field."""
+
+    def owners(body: Body) -> list[Mapping[str, object]]:
+        return [{k: v for k, v in entry.items() if k != "time"} for entry in body["metadata"].get("managedFields") or ()]
+
+    return not fields.compare(old, answer) and owners(old) == owners(answer)
+
+
+def _leaving(bundle: Bundle, live: Live) -> Mapping[Key, tuple[str, ...]]:
+    """Objects of ours that Git no longer names, with the nodes that would lose an agent."""
+    leaving = {}
+    for key, body in sorted(live.objects.items()):
+        if key in bundle.manifests or names.OWNER_LABEL not in ((body.get("metadata") or {}).get("labels") or {}):
+            continue
+        old = body if key.kind == "DaemonSet" else None
+        leaving[key] = rollouts.impact(old, None, live.nodes or (), rolls=False).lost
+    return leaving
+
+
+def _hash(bundle: Bundle, changes: list[Change], terms: Terms, leaving: list[Key]) -> str:
+    writes = sorted((c for c in changes if c.operation is not Operation.KEEP), key=lambda change: change.key)
+    told = [[c.operation.value, str(c.key), c.manifest.digest if c.manifest else ""] for c in writes]
+    everything = [bundle.commit or "", bundle.cluster.name, terms.stamp.owner, told, [str(key) for key in leaving]]
+    return digests.digest(everything)[:16]

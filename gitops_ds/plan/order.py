@@ -1,0 +1,63 @@
+"""In which order objects are written: what others need comes first; agents that wait for each other go in waves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.objects import Key
+
+# A DaemonSet's pods need everything before it in this row; what is in no row comes last.
+_ROW = (
+    ("", "Namespace"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("", "ServiceAccount"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "Role"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io", "RoleBinding"),
+    ("", "ConfigMap"),
+    ("", "Secret"),
+    ("", "Service"),
+    ("apps", "DaemonSet"),
+)
+_RANK = {kind: rank for rank, kind in enumerate(_ROW)}
+LAST = len(_ROW)
+
+
+def rank(key: Key) -> int:
+    """The place of a kind in the row."""
+    return _RANK.get((key.group, key.kind), LAST)
+
+
+def waves(manifests: Iterable[Manifest]) -> Mapping[str, int]:
+    """For each agent the wave in which it is applied: 0 for one that waits for nobody, else one more than the last it waits for.
+
+    Cycles are findings of the render; an agent in one is put after those that it doesn't wait for.
+    """
+    needs: dict[str, frozenset[str]] = {}
+    for manifest in manifests:
+        if manifest.agent:
+            needs[manifest.agent] = needs.get(manifest.agent, frozenset()) | frozenset(manifest.depends_on)
+    placed: dict[str, int] = {}
+    waiting = dict(needs)
+    while waiting:
+        free = {agent for agent, others in waiting.items() if not (others & waiting.keys()) - {agent}} or set(waiting)
+        for agent in free:
+            placed[agent] = 1 + max((placed[other] for other in needs[agent] if other in placed), default=-1)
+        waiting = {agent: others for agent, others in waiting.items() if agent not in free}
+    return placed
+
+
+def ordered(changes: Iterable[Change], wave_of: Mapping[str, int]) -> tuple[Change, ...]:
+    """Writes by wave of their agent, kind and name; then the deletes, the other way round."""
+
+    def place(change: Change) -> tuple[int, int, Key]:
+        agent = change.manifest.agent if change.manifest else ""
+        return wave_of.get(agent, 0), rank(change.key), change.key
+
+    every = sorted(changes, key=place)
+    ends = [change for change in every if change.operation is Operation.DELETE]
+    return (*(change for change in every if change.operation is not Operation.DELETE), *reversed(ends))

@@ -1,0 +1,235 @@
+"""Whose object is it, whose field, and does the cluster already hold what we would send?
+
+Read from `metadata.managedFields`, which the API server keeps for every writer.
+https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gitops_ds.kinds import defaults, quantities
+from gitops_ds.model import names
+from gitops_ds.model.objects import Body, Path
+
+# A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...` one by its value, `.` itself.
+Fields = Mapping[str, Any]
+
+# Managers that speak for people at a terminal; what they own may be taken over.
+PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "OpenAPI-Generator", "unknown")
+
+
+class Hold(Enum):
+    """Who holds a live object."""
+
+    OURS = "ours"
+    FREE = "free"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a live object; `name` says it in words when it is foreign."""
+
+    hold: Hold
+    name: str = ""
+
+
+def holder(live: Body, owner: str) -> Holder:
+    """Ours by the owner label; foreign where Helm, Flux, Argo CD, kapp or another gitops-ds has marked it; else free."""
+    metadata = live.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    marked = labels.get(names.OWNER_LABEL)
+    if marked is not None:
+        return Holder(Hold.OURS) if marked == owner else Holder(Hold.FOREIGN, f"gitops-ds of {marked}")
+    if release := annotations.get("meta.helm.sh/release-name"):
+        return Holder(Hold.FOREIGN, f"Helm release {release}")
+    if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
+        return Holder(Hold.FOREIGN, f"Argo CD application {tracking.partition(':')[0]}")
+    for tool in ("kustomize", "helm"):
+        if name := labels.get(f"{tool}.toolkit.fluxcd.io/name"):
+            return Holder(Hold.FOREIGN, f"Flux {tool} {name}")
+    if app := labels.get("kapp.k14s.io/app"):
+        return Holder(Hold.FOREIGN, f"kapp app {app}")
+    return Holder(Hold.FREE)
+
+
+def is_person(manager: str) -> bool:
+    """Whether the field manager is a person's tool rather than a controller."""
+    return manager.startswith(PEOPLE)
+
+
+def owned_fields(live: Body) -> Fields | None:
+    """The fields that our applies own; None when we never applied the object."""
+    for entry in (live.get("metadata") or {}).get("managedFields") or ():
+        if entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            fields: Fields = entry.get("fieldsV1") or {}
+            return fields
+    return None
+
+
+# Who writes for people by Update; what these own is handed to us, or a field removed from Git would stay for ever. Not among them:
+# kubectl-rollout and kubectl-edit, whose fields are not in any file.
+_CLIENT_SIDE = frozenset(("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace"))
+
+
+def _is_client_side(entry: Mapping[str, Any]) -> bool:
+    return entry.get("manager") in _CLIENT_SIDE and entry.get("operation") == "Update" and not entry.get("subresource")
+
+
+def needs_migration(live: Body) -> bool:
+    """Whether `kubectl apply` without --server-side, or kubectl create, still owns fields of the object."""
+    return any(map(_is_client_side, (live.get("metadata") or {}).get("managedFields") or ()))
+
+
+def migrated(live: Body) -> list[Mapping[str, Any]]:
+    """The managedFields with everything that client-side applies own handed to us, as one Apply entry.
+
+    As client-go's csaupgrade: https://pkg.go.dev/k8s.io/client-go/util/csaupgrade
+    """
+    rest = [
+        entry
+        for entry in (live.get("metadata") or {}).get("managedFields") or ()
+        if not _is_client_side(entry)
+        and not (entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"))
+    ]
+    ours = {
+        "manager": names.FIELD_MANAGER,
+        "operation": "Apply",
+        "apiVersion": str(live.get("apiVersion", "")),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _ours_after_migration(live),
+    }
+    return [ours, *rest]
+
+
+def _ours_after_migration(live: Body) -> Fields:
+    ours = owned_fields(live) or {}
+    for entry in (live.get("metadata") or {}).get("managedFields") or ():
+        if _is_client_side(entry):
+            ours = _union(ours, entry.get("fieldsV1") or {})
+    return ours
+
+
+def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(one)
+    for key, fields in other.items():
+        both[key] = _union(both[key], fields) if key in both else fields
+    return both
+
+
+def holds(live: Body, body: Body) -> bool:
+    """Whether applying `body` would change nothing: we own exactly its fields, and each has the value that it would have.
+
+    Errs towards False; then a dry run tells.
+    """
+    fields = owned_fields(live)
+    if fields is None:
+        return False
+    wanted = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key not in ("name", "namespace")}
+    wanted["metadata"] = metadata
+    if not metadata:
+        del wanted["metadata"]
+    return _same(fields, wanted, None, live, ()) or _same(fields, wanted, defaults.defaulted(body), live, ())
+
+
+def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bool:
+    """Whether `live` has what we want under the owned fields; `stored` is the stored form of it, None to do without."""
+    inner = {key: below for key, below in fields.items() if key != "."}
+    if not inner:
+        return _equal(wanted, live, path) or (stored is not None and _equal(stored, live, path))
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        said = {key: value for key, value in wanted.items() if value is not None}
+        filled = stored if isinstance(stored, Mapping) else {}
+        return {f"f:{key}" for key in said} == set(inner) and all(
+            _same(inner[f"f:{key}"], value, filled.get(key), live.get(key), (*path, key)) for key, value in said.items()
+        )
+    if isinstance(wanted, list) and isinstance(live, list):
+        stored_items = stored if isinstance(stored, list) else []
+        return len(inner) == len(wanted) and all(
+            _same_member(key, below, (wanted, stored_items, live), path) for key, below in inner.items()
+        )
+    return False
+
+
+def _same_member(key: str, fields: Fields, lists: tuple[list[Any], list[Any], list[Any]], path: Path) -> bool:
+    kind, _, text = key.partition(":")
+    token = json.loads(text)
+    wanted, stored, live = lists
+    if kind == "v":
+        return token in wanted and token in live
+    mine, filled, theirs = (_member(items, token) for items in (wanted, stored, live))
+    return mine is not None and theirs is not None and _same(fields, mine, filled, theirs, (*path, text))
+
+
+# Keys of list members that the API server fills in before it looks for the member.
+_FILLED_KEYS = {"protocol": "TCP"}
+
+
+def _member(items: list[Any], keys: Mapping[str, Any]) -> Any:
+    for item in items:
+        if isinstance(item, Mapping) and all(item.get(k, _FILLED_KEYS.get(k)) == v for k, v in keys.items()):
+            return item
+    return None
+
+
+_AMOUNTS = frozenset(("limits", "requests", "sizeLimit", "capacity", "hard", "storage", "divisor", "overhead", "podFixed"))
+
+
+def _equal(wanted: Any, live: Any, path: Path) -> bool:
+    if wanted == live and type(wanted) is type(live):
+        return True
+    if isinstance(wanted, int | float | str) and isinstance(live, str) and _AMOUNTS & set(path):
+        try:
+            return quantities.parse(wanted) == quantities.parse(live)
+        except ValueError:
+            return False
+    return False
+
+
+def without_abandoned(live: Body, wanted: Body, base: Body) -> dict[str, Any]:
+    """`base` without the fields that are ours on `live` (after a migration) and no longer wanted."""
+    left: dict[str, Any] = _prune(base, _ours_after_migration(live), wanted)
+    return left
+
+
+def _prune(value: Any, fields: Fields, wanted: Any) -> Any:
+    if isinstance(value, Mapping):
+        kept = dict(value)
+        for key, below in fields.items():
+            name = key[2:]
+            if not key.startswith("f:") or name not in kept:
+                continue
+            if isinstance(wanted, Mapping) and wanted.get(name) is not None:
+                kept[name] = _prune(kept[name], below, wanted[name])
+            elif below.keys() - {"."}:
+                kept[name] = _prune(kept[name], below, None)
+                if not kept[name]:
+                    del kept[name]
+            else:
+                del kept[name]
+        return kept
+    if isinstance(value, list):
+        return _prune_list(value, fields, wanted if isinstance(wanted, list) else [])
+    return value
+
+
+def _prune_list(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any]:
+    kept = list(items)
+    for key, below in fields.items():
+        kind, _, text = key.partition(":")
+        if kind not in ("k", "v"):
+            continue
+        token = json.loads(text)
+        if kind == "v":
+            kept = [item for item in kept if item != token or token in wanted]
+        elif (old := _member(kept, token)) is not None:
+            mine = _member(wanted, token)
+            at = kept.index(old)
+            kept[at : at + 1] = [_prune(old, below, mine)] if mine is not None else []
+    return kept

@@ -1,0 +1,32 @@
+"""What an apply would make of a live object, told without asking the cluster: for inventories, and where no dry run is at hand.
+
+A real API server's answer is worth more where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gitops_ds.kinds import defaults
+from gitops_ds.model.objects import Body
+from gitops_ds.plan import ownership
+
+
+def applied(live: Body, wanted: Body) -> dict[str, Any]:
+    """The live object after a server-side apply of `wanted` that wins every conflict."""
+    left = ownership.without_abandoned(live, wanted, live)
+    return defaults.defaulted(_overlay(left, defaults.defaulted(wanted), wanted))
+
+
+def _overlay(live: Any, stored: Any, wanted: Any) -> Any:
+    """`stored` over `live`; what only a default says gives way to what is there."""
+    if isinstance(live, Mapping) and isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+        both = {**live}
+        for key, value in stored.items():
+            if key in wanted:
+                both[key] = _overlay(live.get(key), value, wanted[key]) if key in live else value
+            else:
+                both.setdefault(key, value)
+        return both
+    return stored

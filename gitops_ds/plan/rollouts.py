@@ -1,0 +1,67 @@
+"""What a change means for the pods: which revision the template is, and which nodes get, lose or restart one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gitops_ds.kinds import defaults, digests, eligibility, revisions
+from gitops_ds.kinds.eligibility import Placement
+from gitops_ds.model.change import NodeImpact, Rollout
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import Body, Digest
+
+
+def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
+    """The template of `new` (as the API server would store it) against that of `old` and the known revisions."""
+    template = (new.get("spec") or {}).get("template") or {}
+    before = ((old or {}).get("spec") or {}).get("template")
+    newest = max(known, key=lambda revision: revision.number, default=None)
+    same = [revision.number for revision in known if same_template(revision.template, template)]
+    number = newest.number if newest else 0
+    found = max(same, default=None)
+    current = max((r.number for r in known if before is not None and same_template(r.template, before)), default=None)
+    # A template that was seen before gets the next number all the same, unless it is the current one.
+    becomes = number if found is not None and found == number else number + 1
+    return Rollout(
+        old=None if before is None else _digest(before),
+        new=_digest(template),
+        current=current,
+        known_as=found,
+        becomes=becomes,
+    )
+
+
+def same_template(one: Body, other: Body) -> bool:
+    """Whether two templates are stored alike; one written before an upgrade of the API server may lack newer defaults."""
+    return revisions.same_template(one, other) or revisions.same_template(
+        defaults.defaulted_template(one), defaults.defaulted_template(other)
+    )
+
+
+def _digest(template: Body) -> Digest:
+    return digests.digest(defaults.defaulted_template(template))
+
+
+def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: bool) -> NodeImpact:
+    """Nodes by name: which get a pod, lose it, or see it restarted, when `new` takes the place of `old`.
+
+    Under OnDelete a new template restarts nothing until somebody deletes a pod.
+    """
+    before, after = _placer(old), _placer(new)
+    strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get("type") or "RollingUpdate"
+    gained, lost, restarted = [], [], []
+    for node in nodes:
+        was = before.place(node) if before else Placement.EVICT
+        will = after.place(node) if after else Placement.EVICT
+        if will is Placement.RUN and was is not Placement.RUN:
+            gained.append(node.name)
+        elif was is Placement.RUN and will is Placement.EVICT:
+            lost.append(node.name)
+        elif was is Placement.RUN and will is Placement.RUN and rolls and strategy == "RollingUpdate":
+            restarted.append(node.name)
+    return NodeImpact(tuple(gained), tuple(lost), tuple(restarted))
+
+
+def _placer(daemonset: Body | None) -> eligibility.Placer | None:
+    template = ((daemonset or {}).get("spec") or {}).get("template")
+    return None if template is None else eligibility.read(template)

@@ -1,0 +1,49 @@
+"""What we write onto an object besides its manifest: who owns it, and which commit it comes from.
+
+Never inside the pod template: that would restart pods. The commit moves only with the object: a commit that touches other files
+writes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.objects import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What is known of the commit that is applied; `repository` is free of credentials, `owner` a label value."""
+
+    owner: str
+    repository: str = ""
+    commit: str = ""
+    subject: str = ""
+
+
+def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
+    """The manifest's body with our label, and on a DaemonSet the annotations of the contract."""
+    body = dict(manifest.body)
+    metadata = dict(body.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: stamp.owner}
+    annotations = dict(metadata.get("annotations") or {})
+    if manifest.key.kind == "DaemonSet":
+        annotations |= {
+            names.PATH: manifest.origin.base.file,
+            **({names.REPOSITORY: stamp.repository} if stamp.repository else {}),
+            **({names.COMMIT: stamp.commit} if stamp.commit else {}),
+            **({names.CHANGE_CAUSE: stamp.subject} if stamp.subject and names.CHANGE_CAUSE not in annotations else {}),
+        }
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**body, "metadata": metadata}
+
+
+def as_live(stamp: Stamp, live: Body) -> Stamp:
+    """The stamp with the commit and the subject that the live object carries."""
+    annotations: Mapping[str, str] = (live.get("metadata") or {}).get("annotations") or {}
+    return Stamp(stamp.owner, stamp.repository, annotations.get(names.COMMIT, ""), annotations.get(names.CHANGE_CAUSE, ""))
