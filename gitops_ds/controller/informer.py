@@ -1,0 +1,266 @@
+"""List, then watch, for ever: keeps whoever listens up to date with one kind of object, whatever happens to the connection.
+
+A state and what was heard give the next state and what to tell (`step`); a small driver does the requests. Every failure names the
+state it goes back to. A list is told as a whole, so that whoever keeps the objects can swap them, and sees what vanished while
+nobody was looking.
+
+    Start ──list──> Following ──the watch ends──> Returning ──same world──> Following
+      ^                 │                            │
+      └──410 Expired────┴────an older world──────────┘
+
+`Returning` asks for the version of an empty list before it watches again: after a restored backup the world may be older than the
+version we follow, and a watch from a future version is silent for ever.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, TypeVar, cast
+
+from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
+from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.objects import Body, Key, Resource, key_of
+
+FIRST_RETRY, LONGEST_RETRY = 0.8, 30.0  # seconds, as client-go's reflector; jitter makes it up to twice as long
+STEADY_AFTER = 10.0  # seconds; a watch that lived so long pays off earlier failures
+_NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Nothing is known: list."""
+
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Everything up to `version` was told: watch from there."""
+
+    version: str
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """The watch ended: see whether the world is still the one that `version` belongs to."""
+
+    version: str
+    failures: int = 0
+
+
+State = Start | Following | Returning
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The watch ended after so many seconds: by the server, or with an error."""
+
+    lasted: float
+    error: ClusterError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorldVersion:
+    """The version of the world, as an empty list told it."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Told when a request failed: it is tried again `retry_in` seconds later."""
+
+    error: ClusterError
+    retry_in: float
+
+
+Heard = Listing | WatchEvent | Ended | WorldVersion | ClusterError
+Told = Listing | WatchEvent | Failing
+Sink = Callable[[Told], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where to go on, what to tell (None: nothing), and the seconds to wait before."""
+
+    state: State
+    told: Told | None = None
+    wait: float = 0.0
+
+
+def step(state: State, heard: Heard, chance: float) -> Step:
+    """The next state. `chance` is a number in [0, 1) that spreads the retries of many watchers."""
+    match heard:
+        case Listing(version=version):
+            return Step(Following(version, state.failures), heard)
+        case WatchEvent(version=version):
+            return Step(Following(version or _version(state)), heard)
+        case WorldVersion(version=version):
+            followed = _version(state)
+            return Step(Start(state.failures) if _is_before(version, followed) else Following(followed, state.failures))
+        case Ended(lasted=lasted):
+            failures = 0 if lasted >= STEADY_AFTER else state.failures
+            if heard.error is not None:
+                return step(Following(_version(state), failures), heard.error, chance)
+            if lasted >= STEADY_AFTER:
+                return Step(Returning(_version(state)))
+            return Step(Returning(_version(state), failures + 1), wait=_delay(failures + 1, chance))
+        case Expired():
+            wait = _delay(state.failures, chance) if state.failures else 0.0
+            return Step(Start(state.failures + 1), Failing(heard, wait), wait)
+        case ClusterError():
+            wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
+            return Step(_after_error(state), Failing(heard, wait), wait)
+
+
+async def run(
+    cluster: Cluster,
+    resource: Resource,
+    which: Selection,
+    sink: Sink,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    random: Callable[[], float],
+) -> None:
+    """Tells the sink everything about these objects, until it is cancelled. Times are those of the running loop."""
+    clock = asyncio.get_running_loop().time
+    state: State = Start()
+
+    async def hear(heard: Heard) -> None:
+        nonlocal state
+        taken = step(state, heard, random())
+        state = taken.state
+        if taken.told is not None:
+            sink(taken.told)
+        if taken.wait:
+            await sleep(taken.wait)
+
+    while True:
+        try:
+            match state:
+                case Start():
+                    await hear(await cluster.list(resource, which))
+                case Returning():
+                    await hear(WorldVersion(await _world_version(cluster, resource, which)))
+                case Following(version=version):
+                    began, error = clock(), None
+                    try:
+                        async for event in cluster.watch(resource, version, which):
+                            await hear(event)
+                    except ClusterError as caught:
+                        error = caught
+                    await hear(Ended(clock() - began, error))
+        except ClusterError as error:
+            await hear(error)
+
+
+V = TypeVar("V")
+Listener = Callable[[tuple[WatchEvent, ...]], None]
+
+
+class Store(Generic[V]):
+    """The objects of one informer: `hear` is for its one writer, everything else for readers.
+
+    `parse` makes of a body what shall be kept. A listener is told what changed, also when a new list shows it: an object that
+    vanished meanwhile is told as DELETED, in its last form where the bodies themselves are kept.
+    """
+
+    def __init__(self, parse: Callable[[Body], V], listener: Listener | None = None) -> None:
+        self._parse, self._listener = parse, listener
+        self._objects: dict[Key, V] = {}
+        self._versions: dict[Key, str] = {}
+        self.version = ""
+        self.synced = asyncio.Event()
+        self.failing: Failing | None = None
+
+    @property
+    def objects(self) -> Mapping[Key, V]:
+        """What is there, by key; a view, not a copy."""
+        return MappingProxyType(self._objects)
+
+    def hear(self, told: Told) -> None:
+        """Takes what the informer tells."""
+        if isinstance(told, Failing):
+            self.failing = told
+            return
+        changes = self._replace(told) if isinstance(told, Listing) else self._apply(told)
+        self.version, self.failing = told.version, None
+        if isinstance(told, Listing):
+            self.synced.set()
+        if changes and self._listener is not None:
+            self._listener(changes)
+
+    def _apply(self, event: WatchEvent) -> tuple[WatchEvent, ...]:
+        if event.type is EventType.BOOKMARK:
+            return ()
+        key = key_of(event.object)
+        if event.type is EventType.DELETED:
+            self._objects.pop(key, None)
+            self._versions.pop(key, None)
+        else:
+            self._objects[key] = self._parse(event.object)
+            self._versions[key] = event.version
+        return (event,)
+
+    def _replace(self, listing: Listing) -> tuple[WatchEvent, ...]:
+        objects, versions, changes = dict[Key, V](), dict[Key, str](), list[WatchEvent]()
+        for body in listing.items:
+            key, version = key_of(body), str((body.get("metadata") or {}).get("resourceVersion") or "")
+            if key in self._objects and self._versions[key] == version:
+                objects[key] = self._objects[key]
+            else:
+                type = EventType.MODIFIED if key in self._objects else EventType.ADDED
+                objects[key] = self._parse(body)
+                changes.append(WatchEvent(type, body, version))
+            versions[key] = version
+        gone = self._objects.keys() - objects.keys()
+        changes += [WatchEvent(EventType.DELETED, self._last(key), listing.version) for key in sorted(gone)]
+        self._objects, self._versions = objects, versions
+        return tuple(changes)
+
+    def _last(self, key: Key) -> Body:
+        """The object's last form, or, where only something parsed from it was kept, its name alone."""
+        kept = self._objects[key]
+        if isinstance(kept, Mapping):
+            return cast("Body", kept)
+        return {"apiVersion": f"{key.group}/v1" if key.group else "v1", "kind": key.kind, "metadata": _names(key)}
+
+
+async def _world_version(cluster: Cluster, resource: Resource, which: Selection) -> str:
+    namespace = (which.namespace or "default") if resource.namespaced else ""
+    return (await cluster.list(resource, Selection(namespace, fields=_NO_SUCH))).version
+
+
+def _names(key: Key) -> dict[str, str]:
+    return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
+
+
+def _version(state: State) -> str:
+    return "" if isinstance(state, Start) else state.version
+
+
+def _after_error(state: State) -> State:
+    failures = state.failures + 1
+    match state:
+        case Start():
+            return Start(failures)
+        case Following(version=version) | Returning(version=version):
+            return Returning(version, failures)
+
+
+def _delay(failures: int, chance: float) -> float:
+    return min(FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY) * (1 + chance)
+
+
+def _asked_for(error: ClusterError) -> float:
+    return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
+
+
+def _is_before(version: str, followed: str) -> bool:
+    """Whether a version is of an older world; versions that are no numbers tell nothing."""
+    return version.isdigit() and followed.isdigit() and int(version) < int(followed)

@@ -1,0 +1,186 @@
+"""The controller: four watches feed the cache, keys wait in the queue, each turn observes, decides and performs.
+
+It holds nothing of value: stopped at any instant, the next one starts from lists and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+from gitops_ds.controller import informer, perform
+from gitops_ds.controller.informer import Failing, Told
+from gitops_ds.core import decide
+from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds.core.workqueue import WorkQueue
+from gitops_ds.errors import ClusterError
+from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
+from gitops_ds.model.decision import Decision, Observation
+from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
+
+TURNS_AT_ONCE = 8
+REQUESTS_AT_ONCE = 16
+LOOK_AGAIN = 300.0  # seconds: every DaemonSet is looked at so often, whatever the watches say
+
+
+class Powers(StrEnum):
+    """What the controller may do. Deciding is the same in all of them.
+
+    OBSERVE decides and performs nothing; PACE acts only for agents with a rollout policy; FULL is the cluster's only DaemonSet
+    controller.
+    """
+
+    OBSERVE = "observe"
+    PACE = "pace"
+    FULL = "full"
+
+
+class Controller:
+    """The shell around the core, for one cluster. `clock` gives seconds since 1970; waiting is the event loop's.
+
+    `chance` spreads retries and gives numbers in [0, 1).
+    """
+
+    def __init__(
+        self, cluster: Cluster, powers: Powers, emit: Emit, *, clock: Callable[[], float], chance: Callable[[], float]
+    ) -> None:
+        self._cluster, self._powers, self._emit = cluster, powers, emit
+        self._clock, self._chance = clock, chance
+        self._cache = Cache()
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._news = asyncio.Event()
+        self._stopping = False
+        self.synced = asyncio.Event()
+
+    def observe(self, key: Key) -> Observation | None:
+        """What is known about a DaemonSet now; None when there is none, or the lists were not read yet."""
+        return self._cache.observe(key, self._clock())
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The DaemonSets of the cluster, sorted."""
+        return self._cache.keys
+
+    def stop(self) -> None:
+        """Lets the turns that go on come to their end, begins no other, and makes `run` return."""
+        self._stopping = True
+        self._news.set()
+
+    async def run(self) -> None:
+        """Runs until `stop`, or until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
+            ticker = group.create_task(self._look_again())
+            await self._take_turns()
+            for task in (*watches, ticker):
+                task.cancel()
+
+    async def _watch(self, resource: Resource) -> None:
+        def hear(told: Told) -> None:
+            self._hear(resource, told)
+
+        await informer.run(self._cluster, resource, Selection(), hear, random=self._chance)
+
+    def _hear(self, resource: Resource, told: Told) -> None:
+        match told:
+            case Listing(items=items, version=version):
+                self._emit(Listed(self._clock(), resource, len(items), version))
+                self._wake(self._cache.replace(resource, items, version))
+                if self._cache.synced:
+                    self.synced.set()
+            case WatchEvent(type=type, object=body, version=version):
+                self._wake(self._cache.apply(resource, type, body, version))
+            case Failing(error=error, retry_in=retry_in):
+                self._emit(WatchFailed(self._clock(), resource, error, retry_in))
+
+    def _wake(self, keys: set[Key]) -> None:
+        if not keys:
+            return
+        now = asyncio.get_running_loop().time()
+        for key in sorted(keys):
+            self._queue.add(key, now)
+        self._news.set()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            self._wake(set(self._cache.keys))
+
+    async def _take_turns(self) -> None:
+        """Starts turns as keys get due and there is room for them."""
+        loop = asyncio.get_running_loop()
+        await self._first_lists()
+        async with asyncio.TaskGroup() as turns:
+            room = asyncio.Semaphore(TURNS_AT_ONCE)
+            stage = perform.Stage(self._cluster, self._clock, self._remember, self._emit, asyncio.Semaphore(REQUESTS_AT_ONCE))
+            while not self._stopping:
+                await room.acquire()
+                self._news.clear()
+                key = self._queue.take(loop.time())
+                if key is not None:
+                    turns.create_task(self._turn(stage, key)).add_done_callback(lambda _: room.release())
+                    continue
+                room.release()
+                await self._wait_for_news(self._queue.next_due())
+
+    async def _first_lists(self) -> None:
+        while not self._cache.synced and not self._stopping:
+            self._news.clear()
+            await self._news.wait()
+
+    async def _wait_for_news(self, until: float | None) -> None:
+        if self._stopping:
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _turn(self, stage: perform.Stage, key: Key) -> None:
+        failed = False
+        try:
+            failed = bool(await self._look_and_act(stage, key))
+        finally:
+            self._queue.done(key, asyncio.get_running_loop().time(), failed)
+            self._news.set()
+
+    async def _look_and_act(self, stage: perform.Stage, key: Key) -> tuple[ClusterError, ...]:
+        """One turn; returns the errors for which it has to be taken again."""
+        seen = self.observe(key)
+        if seen is None:
+            self._queue.forget(key)
+            return ()
+        match self._powers:
+            case Powers.PACE:
+                return ()  # no agent has a rollout policy yet
+            case Powers.OBSERVE:
+                self._tell(seen, decide.decide(seen), performed=False)
+                return ()
+            case Powers.FULL:
+                decision = decide.decide(seen)
+                self._tell(seen, decision, performed=True)
+                self._cache.remember(seen.daemonset, decision)
+                outcome = await perform.perform(stage, seen.daemonset, decision)
+                self._come_back(key, decision, outcome.wrote)
+                return outcome.errors
+
+    def _tell(self, seen: Observation, decision: Decision, *, performed: bool) -> None:
+        if decision.actions or decision.status is not None or decision.complaint:
+            self._emit(Decided(self._clock(), seen.daemonset.key, decision, performed))
+
+    def _come_back(self, key: Key, decision: Decision, wrote: bool) -> None:
+        """A turn that did something is followed by another, which sees it done; else time alone may bring the next.
+
+        An action that comes to nothing each time (a revision that can't be changed) must not be tried in a circle.
+        """
+        now = asyncio.get_running_loop().time()
+        if wrote:
+            self._queue.add(key, now)
+        elif decision.wake_after is not None:
+            self._queue.add(key, now + decision.wake_after)
+
+    def _remember(self, resource: Resource, body: Body) -> None:
+        self._cache.wrote(resource, body, self._clock())

@@ -1,0 +1,276 @@
+"""Does what a decision says. It may refine an action by a live look, but decides nothing.
+
+Steps go one after the other; the first error of a step stops the later ones. The status is written whatever happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gitops_ds.core import pod_bodies
+from gitops_ds.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound
+from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import (
+    Action,
+    Adopt,
+    CreatePod,
+    CreateRevision,
+    Decision,
+    DeletePod,
+    DeleteRevision,
+    LabelRevision,
+    RelabelPod,
+    Release,
+    RenumberRevision,
+    Status,
+)
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
+from gitops_ds.model.record import ActionFailed, Emit, Performed, StatusFailed, StatusWritten
+
+Remember = Callable[[Resource, Body], None]
+
+_NAMES_TO_TRY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where decisions are performed: the cluster, the clock (seconds since 1970), who keeps own writes, who is told.
+
+    `requests` bounds how many are on their way at once, over all DaemonSets.
+    """
+
+    cluster: Cluster
+    clock: Callable[[], float]
+    remember: Remember
+    emit: Emit
+    requests: asyncio.Semaphore
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The errors, for which the turn has to be taken again, and whether any action changed something or showed it changed."""
+
+    errors: tuple[ClusterError, ...]
+    wrote: bool
+
+
+async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision) -> Outcome:
+    """Performs it."""
+    turn = _Turn(stage, daemonset)
+    errors: list[ClusterError] = []
+    for actions in decision.steps:
+        errors = await turn.step(actions)
+        if errors:
+            break
+    wrote = turn.wrote
+    if decision.status is not None:
+        errors += await turn.write_status(decision.status)
+    return Outcome(tuple(errors), wrote)
+
+
+class _Turn:
+    def __init__(self, stage: Stage, daemonset: DaemonSet) -> None:
+        self.stage, self.daemonset = stage, daemonset
+        self.namespace = daemonset.key.namespace
+        self.wrote = False
+        self._confirmed = False
+
+    async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
+        """Creates of pods by slow start and then deletes all at once; everything else in order, up to the first error."""
+        creates = [action for action in actions if isinstance(action, CreatePod)]
+        deletes = [action for action in actions if isinstance(action, DeletePod)]
+        errors = await self._slowly(creates) + await self._together(deletes)
+        for action in actions:
+            if errors:
+                break
+            if not isinstance(action, CreatePod | DeletePod):
+                errors = await self._together([action])
+        return errors
+
+    async def write_status(self, status: Status) -> list[ClusterError]:
+        """One merge patch of the counters, so that nobody's conditions are lost."""
+        counters = {**daemonsets.counters(status.counts), "observedGeneration": status.observed_generation}
+        try:
+            await self._patch_status(counters)
+        except NotFound:
+            return []
+        except ClusterError as error:
+            self.stage.emit(StatusFailed(self.stage.clock(), self.daemonset.key, error))
+            return [error]
+        self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key, status))
+        return []
+
+    async def _slowly(self, creates: Sequence[CreatePod]) -> list[ClusterError]:
+        """Batches of 1, 2, 4 and so on: when every create is refused (a quota, a webhook), few are tried."""
+        done, batch = 0, 1
+        while done < len(creates):
+            errors = await self._together(creates[done : done + batch])
+            if errors:
+                return errors
+            done, batch = done + batch, batch * 2
+        return []
+
+    async def _together(self, actions: Iterable[Action]) -> list[ClusterError]:
+        return [error for error in await _gather(self._one(action) for action in actions) if error is not None]
+
+    async def _one(self, action: Action) -> ClusterError | None:
+        stage, key = self.stage, self.daemonset.key
+        try:
+            async with stage.requests:
+                named = await self._do(action)
+        except ClusterError as error:
+            if _terminating_namespace(error):
+                return None
+            stage.emit(ActionFailed(stage.clock(), key, action, error))
+            return error
+        if named is not None:
+            stage.emit(Performed(stage.clock(), key, action, named))
+        return None
+
+    async def _do(self, action: Action) -> Key | None:
+        """Performs one action; returns what it was done to, None when there was nothing left to do."""
+        match action:
+            case CreatePod():
+                return await self._create_pod(action)
+            case DeletePod(key=key, uid=uid):
+                return await self._delete(POD, key, uid)
+            case DeleteRevision(key=key, uid=uid):
+                return await self._delete(CONTROLLER_REVISION, key, uid)
+            case RelabelPod(key=key, uid=uid, hash=hash):
+                return await self._patch(key, _labelled(uid, hash), PatchType.MERGE)
+            case LabelRevision(key=key, uid=uid, hash=hash):
+                return await self._patch(key, _labelled(uid, hash), PatchType.MERGE)
+            case RenumberRevision(key=key, uid=uid, number=number):
+                return await self._patch(key, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE)
+            case Adopt(key=key, uid=uid):
+                return await self._adopt(key, uid)
+            case Release(key=key, uid=uid):
+                return await self._release(key, uid)
+            case CreateRevision():
+                return await self._create_revision(action)
+
+    async def _create_pod(self, action: CreatePod) -> Key | None:
+        """A taken name may be our own pod, by a reply that was lost or a leader before us: then it is done."""
+        for attempt in range(_NAMES_TO_TRY):
+            name = pod_bodies.name(action.seed, attempt)
+            body = {**action.body, "metadata": {**action.body["metadata"], "name": name}}
+            try:
+                return self._keep(POD, await self.stage.cluster.create(POD, body))
+            except AlreadyExists:
+                if await self._is_ours(name, action.node):
+                    return None
+        message = f"{_NAMES_TO_TRY} names for a pod of {self.daemonset.key} on {action.node} are taken by others"
+        raise Conflict(message, 409, "Conflict")
+
+    async def _is_ours(self, name: str, node: str) -> bool:
+        """Whether the pod is the one to be made. One of ours that is ending means that our view is old: look again later."""
+        try:
+            body = await self.stage.cluster.get(POD, self.namespace, name)
+        except NotFound as error:
+            raise Conflict(f"the pod {self.namespace}/{name} just vanished", 409, "Conflict") from error
+        pod = pods.pod_of(body)
+        if pod.owner is None or pod.owner.uid != self.daemonset.uid or pod.node != node:
+            return False
+        self._keep(POD, body)
+        if pod.terminating or pod.ended:
+            raise Conflict(f"the pod {self.namespace}/{name} is ending, which was not known yet", 409, "Conflict")
+        return True
+
+    async def _delete(self, resource: Resource, key: Key, uid: str) -> Key | None:
+        try:
+            reply = await self.stage.cluster.delete(resource, key.namespace, key.name, uid=uid)
+        except (NotFound, Conflict):
+            return None  # gone already, or another object bears the name now
+        self.wrote = True
+        if resource == POD and reply.get("kind") == POD.kind:
+            self._keep(POD, _ending(reply))
+        return key
+
+    async def _adopt(self, key: Key, uid: str) -> Key | None:
+        await self._confirm()
+        owner = {"ownerReferences": [revisions.owner_reference(self.daemonset)], "uid": uid}
+        return await self._patch(key, {"metadata": owner}, PatchType.STRATEGIC)
+
+    async def _release(self, key: Key, uid: str) -> Key | None:
+        references = [{"$patch": "delete", "uid": self.daemonset.uid}]
+        return await self._patch(key, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC)
+
+    async def _patch(self, key: Key, patch: Body, type: PatchType) -> Key | None:
+        """Patches a pod or a revision; the UID in the patch makes sure that it is the one that was seen.
+
+        422 comes for another UID, and for a revision whose data somebody wrote in other bytes: it can't be changed, and is left.
+        """
+        resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
+        try:
+            return self._keep(resource, await self.stage.cluster.patch(resource, key.namespace, key.name, patch, type=type))
+        except (NotFound, Invalid):
+            return None
+
+    async def _confirm(self) -> None:
+        """Before anything is adopted: is the DaemonSet still itself, and stays? One look for the whole turn."""
+        if self._confirmed:
+            return
+        live = daemonsets.daemonset_of(await self.stage.cluster.get(DAEMONSET, self.namespace, self.daemonset.key.name))
+        if live.uid != self.daemonset.uid or live.deleting:
+            raise Conflict(f"{self.daemonset.key} is being deleted, or is another one now: it adopts nothing", 409, "Conflict")
+        self._confirmed = True
+
+    async def _create_revision(self, action: CreateRevision) -> Key | None:
+        """A taken name is the same template (then it serves), or a collision: the next turn hashes with a higher count."""
+        try:
+            return self._keep(CONTROLLER_REVISION, await self.stage.cluster.create(CONTROLLER_REVISION, action.body))
+        except AlreadyExists:
+            body = await self.stage.cluster.get(CONTROLLER_REVISION, self.namespace, action.key.name)
+            template = revisions.template_of(body)
+            if template is not None and revisions.same_template(template, self.daemonset.template):
+                self._keep(CONTROLLER_REVISION, body)
+                return None
+            await self._count_collision(action)
+            raise
+
+    async def _count_collision(self, action: CreateRevision) -> None:
+        live = daemonsets.daemonset_of(await self.stage.cluster.get(DAEMONSET, self.namespace, self.daemonset.key.name))
+        if live.uid == self.daemonset.uid and live.collision_count == action.collision_count:
+            await self._patch_status({"collisionCount": (action.collision_count or 0) + 1})
+
+    async def _patch_status(self, fields: Body) -> None:
+        """Writes fields of the status, of exactly this DaemonSet."""
+        patch = {"metadata": {"uid": self.daemonset.uid}, "status": fields}
+        name = self.daemonset.key.name
+        self._keep(DAEMONSET, await self.stage.cluster.patch(DAEMONSET, self.namespace, name, patch, subresource="status"))
+
+    def _keep(self, resource: Resource, reply: Body) -> Key:
+        self.wrote = True
+        self.stage.remember(resource, reply)
+        return key_of({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": reply.get("metadata") or {}})
+
+
+def _labelled(uid: str, hash: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "labels": {names.REVISION_HASH: hash}}}
+
+
+def _ending(pod: Body) -> Body:
+    """A pod in the reply to its deletion; where it went at once the reply may lack the time of deletion."""
+    metadata = pod.get("metadata") or {}
+    return {**pod, "metadata": {"deletionTimestamp": metadata.get("creationTimestamp", ""), **metadata}}
+
+
+def _terminating_namespace(error: ClusterError) -> bool:
+    """The namespace is being deleted: nothing can be made in it, and nothing needs to be."""
+    return isinstance(error, Forbidden) and any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)
+
+
+T = TypeVar("T")
+
+
+async def _gather(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order. If one raises what is no ClusterError, the others are cancelled."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    return [task.result() for task in tasks]

@@ -1,0 +1,179 @@
+"""What a rollout promises: its budget holds, it ends, it needs no more restarts than it must, and a crash does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.core import decide
+from gitops_ds.kinds import rollout_numbers
+from gitops_ds.model.daemonset import RollingUpdate
+from gitops_ds.model.decision import Cause, CreatePod, DeletePod
+from tests.core.world import World, daemonset, rolling
+
+SLOWLY = settings(max_examples=60, deadline=None)
+
+
+def settled(nodes: int, strategy: dict[str, Any], **spec: Any) -> World:
+    world = World(daemonset(updateStrategy=strategy, **spec), nodes)
+    world.settle()
+    return world
+
+
+def unready(world: World, *nodes: str) -> None:
+    for pod in world.parsed():
+        if pod.node in nodes:
+            world.start(world.pods[pod.name], ready=False)
+
+
+def limits(world: World) -> tuple[int, int]:
+    strategy = rollout_numbers.strategy(world.body["spec"])
+    assert isinstance(strategy, RollingUpdate)
+    return rollout_numbers.limits(strategy, len(world.nodes))
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "surge", "nodes", "expected"),
+    [
+        (1, 0, 5, (1, 0)),
+        (0, 0, 2, (1, 0)),
+        (0, 0, 0, (0, 0)),
+        ("50%", 0, 2, (1, 0)),
+        ("50%", 0, 3, (2, 0)),
+        (0, "50%", 2, (0, 1)),
+        (0, "100%", 2, (0, 2)),
+        ("1%", 0, 5, (1, 0)),
+    ],
+)
+def test_per_cent_is_rounded_up_and_nothing_at_all_means_one(
+    unavailable: int | str, surge: int | str, nodes: int, expected: tuple[int, int]
+) -> None:
+    strategy = rollout_numbers.strategy({"updateStrategy": rolling(unavailable, surge)})
+    assert isinstance(strategy, RollingUpdate)
+    assert rollout_numbers.limits(strategy, nodes) == expected
+
+
+@SLOWLY
+@given(
+    nodes=st.integers(1, 12),
+    unavailable=st.one_of(st.integers(1, 4), st.sampled_from(["10%", "34%", "100%"])),
+    min_ready=st.sampled_from([0, 3]),
+    surge=st.booleans(),
+)
+def test_a_rollout_keeps_its_budget_and_ends(nodes: int, unavailable: int | str, min_ready: int, surge: bool) -> None:
+    strategy = rolling(0, unavailable) if surge else rolling(unavailable)
+    world = settled(nodes, strategy, minReadySeconds=min_ready)
+    world.now += min_ready
+    world.edit("agent:2")
+    max_unavailable, max_surge = limits(world)
+    for _ in range(20 * nodes * (min_ready + 1)):
+        world.turn()
+        assert nodes - world.available() <= max_unavailable
+        images = world.images()
+        assert sum(len(there) - 1 for there in images.values()) <= max_surge
+        assert all(len(set(there)) == len(there) for there in images.values()), "two pods of one revision on a node"
+        if set(map(tuple, images.values())) == {("agent:2",)} and len(images) == nodes and world.available() == nodes:
+            break
+        world.kubelets()
+    else:
+        pytest.fail(f"not done: {world.images()}")
+    world.settle()
+    assert world.numbers() == [1, 2]
+
+
+@SLOWLY
+@given(data=st.data(), nodes=st.integers(1, 6), surge=st.booleans())
+def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(data: st.DataObject, nodes: int, surge: bool) -> None:
+    world = World(daemonset(updateStrategy=rolling(0, 2) if surge else rolling(2)), nodes)
+    for image in ("agent:2", "agent:3", "agent:2"):
+        world.edit(image)
+        for _ in range(data.draw(st.integers(0, 6))):
+            world.turn(at_most=data.draw(st.integers(0, 5)))
+            if data.draw(st.booleans()):
+                world.kubelets()
+    world.settle()
+    assert world.images() == {f"node-{i}": ["agent:2"] for i in range(nodes)}
+    assert len(world.numbers()) == len(set(world.numbers()))
+
+
+@SLOWLY
+@given(nodes=st.integers(1, 8), broken=st.sets(st.integers(0, 7)), shuffled=st.randoms(use_true_random=False))
+def test_the_same_observation_gives_the_same_decision(nodes: int, broken: set[int], shuffled: Any) -> None:
+    world = settled(nodes, rolling("40%"))
+    unready(world, *(f"node-{i}" for i in broken))
+    world.edit("agent:2")
+    first = decide.decide(world.observe())
+    for objects in ("pods", "revisions"):
+        items = list(getattr(world, objects).items())
+        shuffled.shuffle(items)
+        setattr(world, objects, dict(items))
+    shuffled.shuffle(world.nodes)
+    assert decide.decide(world.observe()) == first
+
+
+def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once() -> None:
+    world = settled(20, rolling(3))
+    unready(world, *(f"node-{i}" for i in range(10)))
+    world.edit("agent:2")
+    assert sorted(a.node for a in world.turn().actions if isinstance(a, DeletePod)) == sorted(f"node-{i}" for i in range(10))
+    world = settled(20, rolling(11))
+    unready(world, *(f"node-{i}" for i in range(10)))
+    world.edit("agent:2")
+    assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 11
+
+
+def test_a_bad_image_stops_at_the_budget_and_the_way_back_restarts_only_what_it_touched() -> None:
+    world = settled(5, rolling(2))
+    world.bad_images = {"agent:bad"}
+    before = {pod.name for pod in world.parsed()}
+    world.edit("agent:bad")
+    world.settle()
+    assert sorted(image for there in world.images().values() for image in there).count("agent:bad") == 2
+    world.edit("agent:1")
+    world.settle()
+    untouched = {pod.name for pod in world.parsed()} & before
+    assert len(untouched) == 3
+    assert world.numbers() == [2, 3]
+
+
+def test_on_delete_replaces_a_pod_only_after_somebody_deleted_it() -> None:
+    world = settled(3, {"type": "OnDelete"})
+    world.edit("agent:2")
+    world.settle()
+    assert set(map(tuple, world.images().values())) == {("agent:1",)}
+    world.vanish(next(iter(world.pods)))
+    world.settle()
+    assert sorted(world.images().values()) == [["agent:1"], ["agent:1"], ["agent:2"]]
+    assert world.numbers() == [1, 2]
+
+
+def test_surge_gives_up_an_old_pod_only_for_an_available_new_one() -> None:
+    world = settled(2, rolling(0, 1))
+    world.edit("agent:2")
+    assert [type(a) for a in world.turn().actions][-1] is CreatePod
+    assert sorted(map(len, world.images().values())) == [1, 2]
+    assert world.turn().actions == ()
+    world.kubelets()
+    (delete,) = (a for a in world.turn().actions if isinstance(a, DeletePod))
+    assert delete.cause is Cause.OUTDATED
+
+
+def test_surge_replaces_an_unready_old_pod_whatever_the_limit() -> None:
+    world = settled(5, rolling(0, 3))
+    unready(world, *(f"node-{i}" for i in range(5)))
+    world.edit("agent:2")
+    assert sum(isinstance(a, CreatePod) for a in world.turn().actions) == 5
+    assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 5
+
+
+def test_the_wait_for_min_ready_seconds_is_asked_for() -> None:
+    world = World(daemonset(minReadySeconds=30), 1)
+    world.turn()
+    world.kubelets()
+    assert world.turn().wake_after == 30
+    world.now += 30
+    assert world.turn().wake_after is None
+    assert world.body["status"]["numberAvailable"] == 1

@@ -1,0 +1,168 @@
+"""One row, one sentence: what a single turn does to a fleet, whatever rollout goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds.core import pods as settling
+from gitops_ds.kinds import tolerations
+from gitops_ds.model.decision import Cause, CreatePod, DeletePod, Release
+from tests.core.world import World, daemonset, node, rolling
+
+NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+NO_EXECUTE = {"key": "dedicated", "value": "gpu", "effect": "NoExecute"}
+
+
+def one_node(*taints: dict[str, str], labels: dict[str, str] | None = None, **spec: Any) -> World:
+    return World(daemonset(**spec), [node("node-0", labels, list(taints))])
+
+
+def with_pod(world: World, **status: Any) -> World:
+    world.existing("there", "node-0", **status)
+    return world
+
+
+def selecting(world: World) -> World:
+    world.body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    return world
+
+
+def two_pods(strategy: dict[str, Any]) -> World:
+    world = World(daemonset(updateStrategy=strategy), 1)
+    for name in ("b", "a"):
+        world.existing(name, "node-0")
+    return world
+
+
+ROWS: list[tuple[str, Callable[[], World], list[str], list[tuple[str, Cause]]]] = [
+    ("every node gets a pod", lambda: World(daemonset(), 3), ["node-0", "node-1", "node-2"], []),
+    ("no node, no pod", lambda: World(daemonset(), 0), [], []),
+    ("a node that is not ready gets its pod", lambda: World(daemonset(), [node("node-0", ready=False)]), ["node-0"], []),
+    ("an untolerated taint keeps new pods away", lambda: one_node(NO_SCHEDULE), [], []),
+    ("NoSchedule leaves the pod that is there", lambda: with_pod(one_node(NO_SCHEDULE)), [], []),
+    ("NoExecute takes the pod that is there", lambda: with_pod(one_node(NO_EXECUTE)), [], [("there", Cause.UNWANTED)]),
+    ("a node selector that does not match takes it too", lambda: selecting(with_pod(one_node())), [], [("there", Cause.UNWANTED)]),
+    ("a node selector that matches gets one", lambda: selecting(one_node(labels={"disk": "ssd"})), ["node-0"], []),
+    ("a failed pod is deleted, its replacement waits", lambda: with_pod(one_node(), phase="Failed"), [], [("there", Cause.FAILED)]),
+    ("a succeeded pod is deleted", lambda: with_pod(one_node(), phase="Succeeded"), [], [("there", Cause.SUCCEEDED)]),
+    ("of two pods the older stays, by name when as old", lambda: two_pods(rolling()), [], [("b", Cause.DUPLICATE)]),
+    ("with surge as well, within a revision", lambda: two_pods(rolling(0, 1)), [], [("b", Cause.DUPLICATE)]),
+]
+
+
+@pytest.mark.parametrize(("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_turn_settles_each_node(world: Callable[[], World], creates: list[str], deletes: list[tuple[str, Cause]]) -> None:
+    there = world()
+    there.existing("foreign", "node-0", owned=False, labels={"app": "other"})
+    del there.pods["foreign"]["status"]
+    actions = there.turn().actions
+    settled = [a for a in actions if isinstance(a, DeletePod) and a.cause is not Cause.OUTDATED]
+    assert [a.node for a in actions if isinstance(a, CreatePod)] == creates
+    assert [(a.key.name, a.cause) for a in settled] == deletes
+
+
+def test_a_pod_is_made_for_its_node_as_upstream_makes_it() -> None:
+    world = World(daemonset(), 1)
+    world.body["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+        },
+        "podAffinity": {"kept": True},
+    }
+    (create,) = [a for a in world.turn().actions if isinstance(a, CreatePod)]
+    (revision,) = world.revisions.values()
+    spec, metadata = create.body["spec"], create.body["metadata"]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}]}
+    affinity = spec["affinity"]
+    assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": [term]}
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity["nodeAffinity"]
+    assert affinity["podAffinity"] == {"kept": True}
+    assert "nodeName" not in spec
+    assert spec["tolerations"] == tolerations.of_daemon({})
+    assert metadata["name"].startswith("agent-")
+    assert metadata["labels"] == {
+        "app": "agent",
+        "pod-template-generation": "1",
+        "controller-revision-hash": revision["metadata"]["labels"]["controller-revision-hash"],
+    }
+    assert metadata["ownerReferences"][0]["uid"] == "ds-uid"
+
+
+def test_the_same_view_names_the_same_pod_and_a_replacement_has_a_name_of_its_own() -> None:
+    def created(world: World) -> str:
+        (create,) = [a for a in world.turn(at_most=0).actions if isinstance(a, CreatePod)]
+        return str(create.body["metadata"]["name"])
+
+    world = World(daemonset(), 1)
+    first = created(world)
+    assert created(world) == first
+    world.vanished["node-0"] = "uid-of-a-pod"
+    assert created(world) != first
+
+
+def test_a_pod_that_keeps_failing_is_deleted_later_each_time() -> None:
+    world, delays = World(daemonset(), 1), []
+    for _ in range(12):
+        world.pods.clear()
+        world.existing("there", "node-0", phase="Failed", labels={"app": "agent", "pod-template-generation": "1"})
+        waits = 0.0
+        decision = world.turn()
+        while not any(isinstance(action, DeletePod) for action in decision.actions):
+            assert decision.wake_after is not None
+            world.now += decision.wake_after
+            waits += decision.wake_after
+            decision = world.turn()
+        delays.append(waits)
+    assert delays == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, settling.LONGEST_DELAY]
+
+
+def test_a_terminating_pod_blocks_its_replacement_but_an_ended_one_that_is_stuck_does_not() -> None:
+    world = World(daemonset(), 2)
+    for name, on, phase in (("running", "node-0", "Running"), ("stuck", "node-1", "Succeeded")):
+        world.existing(name, on, phase=phase)["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+    assert [a.node for a in world.turn().actions if isinstance(a, CreatePod)] == ["node-1"]
+
+
+def test_pods_of_a_vanished_node_go_only_when_they_never_ran() -> None:
+    world = World(daemonset(), 1)
+    world.settle()
+    (pod,) = world.pods.values()
+    world.nodes.clear()
+    assert world.turn().actions == ()
+    del pod["spec"]["nodeName"]
+    (delete,) = world.turn().actions
+    assert isinstance(delete, DeletePod)
+    assert delete.cause is Cause.UNWANTED
+
+
+def test_orphans_are_adopted_and_pods_that_left_the_selector_are_released() -> None:
+    world = World(daemonset(), 2)
+    world.existing("orphan", "node-0", owned=False)
+    world.existing("left", "node-1", labels={"app": "other"})
+    world.turn()
+    assert world.pods["orphan"]["metadata"]["ownerReferences"][0]["uid"] == "ds-uid"
+    assert "ownerReferences" not in world.pods["left"]["metadata"]
+    assert [pod.node for pod in world.parsed() if pod.name.startswith("agent-")] == ["node-1"]
+
+
+def test_a_daemonset_that_is_being_deleted_or_selects_everything_does_nothing() -> None:
+    world = World(daemonset(), 1)
+    world.existing("left", "node-0", labels={"app": "other"})
+    world.body["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+    assert not any(isinstance(a, Release) for a in world.turn().actions)
+    assert world.turn().actions == ()
+    world = World({**daemonset(), "spec": {**daemonset()["spec"], "selector": {}}}, 1)
+    assert world.turn().actions == ()
+    assert "non-empty selector" in world.turn().complaint
+
+
+def test_a_turn_makes_at_most_250_pods() -> None:
+    world = World(daemonset(), 600)
+    sizes = [sum(isinstance(a, CreatePod) for a in world.turn().actions) for _ in range(4)]
+    assert sizes == [250, 250, 100, 0]
