@@ -1,0 +1,171 @@
+"""Carries out a plan: server-side applies in order, a few at once, then deletes. Each object's outcome is its own.
+
+A dry run asks the API server what would come out, with the same conflicts and refusals as the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from gitops_ds import errors
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.cluster import Cluster, PatchType, Propagation
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.plan import make, order, ownership, prune, stamps
+from gitops_ds.plan.terms import Answer, FieldConflict, Terms
+
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An object after its write (None: deleted), with the API server's warnings."""
+
+    change: Change
+    body: Body | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a plan's changes."""
+
+    written: list[Written] = field(default_factory=list)
+    refused: list[tuple[Change, Refusal]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """All that a write needs: the cluster, where each object lives, what is live, and on which terms."""
+
+    cluster: Cluster
+    resources: Mapping[Key, Resource]
+    live: Live
+    terms: Terms
+
+
+async def ask(writer: Writer, manifests: Iterable[Manifest]) -> Mapping[Key, Answer]:
+    """The API server's answers to dry runs of these manifests, whose objects exist."""
+    wanted = list(manifests)
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(manifest: Manifest) -> Answer:
+        async with turn:
+            return await _ask(writer, manifest)
+
+    answers = await asyncio.gather(*map(one, wanted))
+    return {manifest.key: answer for manifest, answer in zip(wanted, answers, strict=True)}
+
+
+async def _ask(writer: Writer, manifest: Manifest) -> Answer:
+    body = make.probe(manifest, writer.live.objects[manifest.key], writer.terms)
+    resource = writer.resources[manifest.key]
+    try:
+        return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
+    except errors.Conflict as error:
+        conflicts = conflicts_of(error)
+        if not make.may_force(manifest.key, manifest.digest, conflicts, writer.terms):
+            return Answer(conflicts=conflicts)
+    except errors.Invalid as error:
+        return Answer(refused=str(error))
+    try:
+        return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
+    except errors.Invalid as error:
+        return Answer(refused=str(error))
+
+
+def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
+    """The fields and managers that the API server names."""
+    found = (cause for cause in error.causes if cause.get("reason") == "FieldManagerConflict")
+    return tuple(FieldConflict(_manager(cause.get("message", "")), cause.get("field", "")) for cause in found)
+
+
+def _manager(message: str) -> str:
+    return message.partition('"')[2].partition('"')[0] or message
+
+
+Ready = Callable[[Sequence[str]], Awaitable[str]]
+
+
+async def perform(writer: Writer, changes: Sequence[Change], ready: Ready, tell: Callable[[Written], None]) -> Outcome:
+    """Writes the changes in their order, those of one kind and wave together.
+
+    `ready` waits for the agents that a wave needs, and says in words what is missing, or nothing; then that wave is left for a
+    later pass. `tell` hears of every write at once.
+    """
+    outcome = Outcome()
+    due = [change for change in changes if change.operation is not Operation.KEEP]
+    wave_of = order.waves(change.manifest for change in changes if change.manifest)
+
+    def group(change: Change) -> tuple[bool, int, int]:
+        agent = change.manifest.agent if change.manifest else ""
+        return change.operation is Operation.DELETE, wave_of.get(agent, 0), order.rank(change.key)
+
+    for _, together in groupby(due, key=group):
+        some = list(together)
+        needed = sorted({agent for change in some if change.manifest for agent in change.manifest.depends_on})
+        if needed and (missing := await ready(needed)):
+            outcome.refused += [(change, Refusal("waits", f"{change.key} waits: {missing}", change.key)) for change in some]
+            continue
+        await _together(writer, some, outcome, tell)
+    return outcome
+
+
+async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome, tell: Callable[[Written], None]) -> None:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(change: Change) -> None:
+        async with turn:
+            try:
+                done = await _delete(writer, change) if change.manifest is None else await _write(writer, change, change.manifest)
+            except errors.Conflict as error:
+                told = "; ".join(f"{c.field} is owned by {c.manager}" for c in conflicts_of(error)) or str(error)
+                outcome.refused.append((change, Refusal("conflict", f"{change.key}: {told}", change.key)))
+            except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
+                outcome.refused.append((change, Refusal("refused", f"{change.key}: {error}", change.key)))
+            else:
+                outcome.written.append(done)
+                tell(done)
+
+    await asyncio.gather(*map(one, changes))
+
+
+async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
+    body = stamps.stamped(manifest, writer.terms.stamp)
+    resource, live = writer.resources[manifest.key], writer.live.objects.get(manifest.key)
+    if live is not None and ownership.needs_migration(live):
+        await _migrate(writer.cluster, resource, live)
+    try:
+        done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
+    except errors.Conflict as error:
+        if not make.may_force(manifest.key, manifest.digest, conflicts_of(error), writer.terms):
+            raise
+        done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
+    return Written(change, done.body, done.warnings)
+
+
+async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
+    """Hands us what `kubectl apply` owned, under the version that was looked at."""
+    metadata = live["metadata"]
+    patch = [
+        {"op": "replace", "path": "/metadata/managedFields", "value": ownership.migrated(live)},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+    ]
+    await cluster.patch(resource, str(metadata.get("namespace") or ""), str(metadata["name"]), patch, type=PatchType.JSON)
+
+
+async def _delete(writer: Writer, change: Change) -> Written:
+    key, live = change.key, writer.live.objects[change.key]
+    orphan = prune.policy_of(live) is prune.Policy.ORPHAN
+    propagation = Propagation.ORPHAN if orphan else Propagation.BACKGROUND
+    uid = str(live["metadata"].get("uid") or "")
+    with contextlib.suppress(errors.NotFound):  # gone already
+        await writer.cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
+    return Written(change, None)

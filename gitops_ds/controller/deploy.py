@@ -1,0 +1,186 @@
+"""One pass of the deployer: what a commit says, against what the cluster holds, made so, and remembered.
+
+Everything a pass needs is read at its start, from Git and the cluster; what it leaves behind is on the objects and in the state. So
+it may end at any instant, and the next one goes on from where the world is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gitops_ds import errors
+from gitops_ds.controller import apply, live, state
+from gitops_ds.kinds import rollout_status
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.change import Operation, Plan, Refusal
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import Applied, NotApplied, PassEnded, Planned, State
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.record import Emit
+from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.plan import make
+from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.stamps import Stamp
+from gitops_ds.plan.terms import Drift, Terms
+
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller wants of a pass; `patience` is how many seconds agents are waited for that others depend on."""
+
+    guards: Guards = Guards()
+    adopt: bool = False
+    force_conflicts: bool = False
+    drift: Drift = Drift.CORRECT
+    approved: str = ""
+    patience: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a deployer works: the cluster, the namespace of its state, and the id under which it owns objects."""
+
+    cluster: Cluster
+    namespace: str
+    owner: str
+    repository: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan with what it was made from, ready to be carried out."""
+
+    plan: Plan
+    bundle: Bundle
+    commit: CommitInfo | None
+    writer: apply.Writer
+    state: State
+
+
+async def draft(place: Place, bundle: Bundle, commit: CommitInfo | None, asked: Asked, *, seen: Live | None = None) -> Draft:
+    """The plan for a bundle. `seen` is what caches hold; without it the cluster is asked.
+
+    Raises ClusterError. Sends dry runs, and only for objects that are not plainly as they shall be; writes nothing.
+    """
+    known = await state.load(place.cluster, place.namespace, place.owner)
+    return await draft_with(place, bundle, commit, asked, known=known, seen=seen)
+
+
+async def draft_with(
+    place: Place, bundle: Bundle, commit: CommitInfo | None, asked: Asked, *, known: State, seen: Live | None = None
+) -> Draft:
+    """As `draft`, with a state that was read before."""
+    resources, refused = await live.resources_of(place.cluster, bundle, known.inventory)
+    if seen is None:
+        seen = await live.read(place.cluster, resources, place.owner)
+    stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
+    terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, known.digests)
+    served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
+    writer = apply.Writer(place.cluster, resources, seen, terms)
+    answers = await apply.ask(writer, make.undecided(served, seen, terms))
+    made = make.plan(served, seen, terms, answers)
+    return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
+
+
+async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> PassEnded:
+    """Applies the plan, tells every write, and saves the state where it changed."""
+    made = ready.plan
+    if made.writes or made.refusals:
+        emit(Planned(clock(), made))
+
+    def tell(done: apply.Written) -> None:
+        emit(Applied(clock(), done.change, done.warnings))
+
+    outcome = await apply.perform(ready.writer, made.changes, _waiting(place.cluster, ready.bundle, asked.patience), tell)
+    for change, refusal in outcome.refused:
+        emit(NotApplied(clock(), change, refusal))
+    after = _remembered(ready, outcome, place)
+    if after != ready.state:
+        await _save(place, after)
+    ended = PassEnded(clock(), made.commit, len(outcome.written), (*made.refusals, *(refusal for _, refusal in outcome.refused)))
+    emit(ended)
+    return ended
+
+
+def _waiting(cluster: Cluster, bundle: Bundle, patience: float) -> apply.Ready:
+    async def ready(agents: Sequence[str]) -> str:
+        keys = [key for key, manifest in bundle.manifests.items() if manifest.agent in agents and key.kind == "DaemonSet"]
+        deadline = asyncio.get_running_loop().time() + patience
+        while True:
+            missing = [told for key in keys if (told := await _missing(cluster, key))]
+            if not missing or asyncio.get_running_loop().time() >= deadline:
+                return "; ".join(missing)
+            await asyncio.sleep(POLL_SECONDS)
+
+    return ready
+
+
+async def _missing(cluster: Cluster, key: Key) -> str:
+    try:
+        told = rollout_status.judge(await cluster.get(DAEMONSET, key.namespace, key.name))
+    except errors.NotFound:
+        return f"{key} is not there"
+    return "" if told.done else f"{key}: {told.message}"
+
+
+def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
+    """The state after the pass: a deleted object leaves the inventory only when its delete was taken."""
+    old, made = ready.state, ready.plan
+    gone = {done.change.key for done in outcome.written if done.body is None}
+    written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
+    settled = {change.key: change for change in made.changes if change.operation is Operation.KEEP} | written
+    digests = {key: digest for key, digest in old.digests.items() if key not in gone}
+    digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
+    clean = not outcome.refused and not any(refusal.guard in _FAILURES for refusal in made.refusals)
+    return replace(
+        old,
+        repository=place.repository,
+        cluster=made.cluster,
+        last_attempted=made.commit,
+        last_good=made.commit if clean else old.last_good,
+        inventory=(old.inventory | settled.keys()) - gone,
+        digests=digests,
+        revisions=_revisions(ready, gone),
+    )
+
+
+# Refusals that leave a commit half applied; the others are guards that do what they are there for.
+_FAILURES = frozenset(("refused", "unknown-kind", "no-namespace", "conflict"))
+
+
+def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
+    found = {key: dict(known) for key, known in ready.state.revisions.items() if key not in gone}
+    for change in ready.plan.changes:
+        rollout = change.rollout
+        if rollout is None or ready.plan.commit is None or change.operation is Operation.DELETE:
+            continue
+        kept = {revision.number for revision in ready.writer.live.revisions.get(change.key, ())}
+        known = {number: commit for number, commit in found.get(change.key, {}).items() if number in kept}
+        moved = rollout.old is None or rollout.old != rollout.new
+        if change.operation is not Operation.KEEP and moved:
+            known[rollout.becomes] = ready.plan.commit
+        elif rollout.current is not None:
+            known.setdefault(rollout.current, found.get(change.key, {}).get(rollout.current, ready.plan.commit))
+        found[change.key] = known
+    return found
+
+
+async def _save(place: Place, after: State) -> None:
+    """Saves; when another process wrote meanwhile, once more over what it wrote: both saw the same cluster."""
+    try:
+        await state.save(place.cluster, place.namespace, place.owner, after)
+    except errors.Conflict:
+        theirs = await state.load(place.cluster, place.namespace, place.owner)
+        both = replace(after, inventory=after.inventory | theirs.inventory, version=theirs.version)
+        await state.save(place.cluster, place.namespace, place.owner, both)
+
+
+def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
+    """Those that leave something undone which Git asks for."""
+    return tuple(refusal for refusal in refusals if refusal.guard in _FAILURES | {"owned-by-other", "waits"})

@@ -1,0 +1,154 @@
+"""Reads from a cluster what a plan needs: lists where they serve, single objects where not.
+
+One pass of the command line asks anew; the service has the same in its caches (`Caches`) and asks nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from gitops_ds import errors
+from gitops_ds.kinds import config_maps, nodes, pods, revisions, served
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.live import Live, Node, Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource, key_of
+
+AT_ONCE = 16
+
+
+async def resources_of(
+    cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
+) -> tuple[Mapping[Key, Resource], list[Refusal]]:
+    """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't serve.
+
+    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked once. A kind whose
+    CustomResourceDefinition is in the bundle is known by that.
+    """
+    found: dict[Key, Resource] = {}
+    refused: list[Refusal] = []
+    defined = _defined(bundle)
+    for manifest in bundle.manifests.values():
+        kind = (manifest.key.group, manifest.key.kind)
+        resource = served.RESOURCES.get(kind) or defined.get(kind) or (await cluster.resources()).get(kind)
+        if resource is None:
+            what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
+            refused.append(
+                Refusal("unknown-kind", f"{manifest.key}: the cluster serves no {what}; is its definition installed?", manifest.key)
+            )
+        elif resource.namespaced and not manifest.key.namespace:
+            refused.append(Refusal("no-namespace", f"{manifest.key} needs a namespace: write one, or give -n", manifest.key))
+        else:
+            found[manifest.key] = _in_version(resource, manifest)
+    for key in others:
+        if key not in found:
+            kind = (key.group, key.kind)
+            resource = served.RESOURCES.get(kind) or (await cluster.resources()).get(kind)
+            if resource is not None:
+                found[key] = resource
+    return found, refused
+
+
+def _in_version(resource: Resource, manifest: Manifest) -> Resource:
+    version = str(manifest.body["apiVersion"]).rpartition("/")[2]
+    return Resource(resource.group, version, resource.kind, resource.plural, resource.namespaced)
+
+
+def _defined(bundle: Bundle) -> dict[tuple[str, str], Resource]:
+    defined = {}
+    for key, manifest in bundle.manifests.items():
+        if key.kind == "CustomResourceDefinition":
+            spec = manifest.body.get("spec") or {}
+            said = spec.get("names") or {}
+            for version in spec.get("versions") or ():
+                names_and_scope = str(said.get("kind")), str(said.get("plural")), spec.get("scope") == "Namespaced"
+                resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
+                defined[resource.group, resource.kind] = resource
+    return defined
+
+
+async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
+    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes."""
+    kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
+    ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
+    (daemonsets, known, node_list), rest = await asyncio.gather(
+        asyncio.gather(cluster.list(DAEMONSET), cluster.list(CONTROLLER_REVISION), cluster.list(NODE)),
+        asyncio.gather(*(_listed(cluster, resource, ours) for resource in sorted(kinds))),
+    )
+    objects = {key_of(body): body for body in daemonsets.items}
+    for items in rest:
+        objects |= {key_of(body): body for body in items}
+    missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
+    objects |= await _single(cluster, missing)
+    relevant = {key: body for key, body in objects.items() if key in wanted or _label(body) == owner}
+    live = assemble(relevant, known.items, node_list.items)
+    return await with_config_maps_in_use(cluster, live, wanted.keys())
+
+
+async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
+    try:
+        return (await cluster.list(resource, which)).items
+    except errors.NotFound:  # a kind whose definition comes with this very apply
+        return ()
+
+
+async def _single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def get(key: Key, resource: Resource) -> Body | None:
+        async with turn:
+            try:
+                return await cluster.get(resource, key.namespace, key.name)
+            except errors.NotFound:
+                return None
+
+    found = await asyncio.gather(*(get(key, resource) for key, resource in wanted.items()))
+    return {key: body for key, body in zip(wanted, found, strict=True) if body is not None}
+
+
+def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iterable[Body]) -> Live:
+    """A `Live` from bodies: revisions with their DaemonSet, oldest first; nodes by name."""
+    by_uid = {
+        str(body["metadata"].get("uid")): key for key, body in objects.items() if key.kind == "DaemonSet" and key.group == "apps"
+    }
+    grouped: dict[Key, list[Revision]] = defaultdict(list)
+    for body in known:
+        owner = pods.controller_of(body.get("metadata") or {})
+        revision = revisions.revision_of(body) if owner and owner.uid in by_uid else None
+        if owner and revision:
+            grouped[by_uid[owner.uid]].append(revision)
+    history = {key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name))) for key, some in grouped.items()}
+    found: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
+    return Live(dict(objects), history, tuple(found))
+
+
+async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collection[Key]) -> Live:
+    """Adds the names of ConfigMaps that pods use; looks at pods only when a content-named ConfigMap could be collected."""
+    spaces = {
+        key.namespace
+        for key, body in live.objects.items()
+        if key.kind == "ConfigMap" and key not in wanted and names.CONTENT_NAMED in _marks(body)
+    }
+    if not spaces:
+        return live
+    lists = await asyncio.gather(*(cluster.list(POD, Selection(namespace=space)) for space in sorted(spaces)))
+    named = {
+        (str(pod["metadata"].get("namespace")), name)
+        for found in lists
+        for pod in found.items
+        for name in config_maps.names_in(pod.get("spec") or {})
+    }
+    return Live(live.objects, live.revisions, live.nodes, frozenset(named))
+
+
+def _label(body: Body) -> str:
+    return str(((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+
+
+def _marks(body: Body) -> set[str]:
+    metadata = body.get("metadata") or {}
+    return {*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})}

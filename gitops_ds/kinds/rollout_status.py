@@ -1,0 +1,34 @@
+"""Whether a DaemonSet is rolled out, by the rule of `kubectl rollout status`, from its own status alone.
+
+staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl refuses to tell, it is done when
+every node has an available pod, old or new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitops_ds.model.objects import Body
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStatus:
+    """`message` says what is waited for, or that all is done."""
+
+    done: bool
+    message: str
+
+
+def judge(daemonset: Body) -> RolloutStatus:
+    """The rollout's status by the counters and the observed generation."""
+    metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
+    strategy = (((daemonset.get("spec") or {}).get("updateStrategy")) or {}).get("type") or "RollingUpdate"
+    if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
+        return RolloutStatus(False, "the new specification was not observed yet")
+    desired, updated = status.get("desiredNumberScheduled") or 0, status.get("updatedNumberScheduled") or 0
+    available = status.get("numberAvailable") or 0
+    if strategy == "RollingUpdate" and updated < desired:
+        return RolloutStatus(False, f"{updated} of {desired} pods are updated")
+    if available < desired:
+        return RolloutStatus(False, f"{available} of {desired} pods are available")
+    return RolloutStatus(True, f"all {desired} pods are available")

@@ -1,0 +1,97 @@
+"""What the deployer remembers between passes, and the facts that it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.model.change import Change, Plan, Refusal
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCommit:
+    """A commit that is not to be applied again, why, and since when (seconds since 1970)."""
+
+    commit: CommitId
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that must survive a restart and is not in Git or on the objects themselves.
+
+    `inventory` names what was applied and not yet deleted; `digests` the manifest of each as it was last applied; `revisions`, for
+    each DaemonSet, the commit behind every revision number; `version` is the resourceVersion that this was read at, empty for new.
+    """
+
+    repository: str = ""
+    cluster: str = ""
+    last_good: CommitId | None = None
+    last_attempted: CommitId | None = None
+    held: tuple[HeldCommit, ...] = ()
+    inventory: frozenset[Key] = frozenset()
+    digests: Mapping[Key, Digest] = field(default_factory=dict)
+    revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit(Record):
+    """The branch has a new tip. `rewritten`: it does not lead on from the last one."""
+
+    commit: CommitId
+    subject: str
+    author: str
+    rewritten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRejected(Record):
+    """The commit has findings that stand in its way; the last good one stays."""
+
+    commit: CommitId | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned(Record):
+    """A plan that writes something, or refuses something."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Record):
+    """One object was written; `warnings` are the API server's."""
+
+    change: Change
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplied(Record):
+    """One object was not written."""
+
+    change: Change
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class PassEnded(Record):
+    """A pass came to its end; `writes` counts what was written."""
+
+    commit: CommitId | None
+    writes: int
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassFailed(Record):
+    """A pass ended early; `retry_in` in seconds, None when only a person can mend it."""
+
+    message: str
+    retry_in: float | None = None
