@@ -1,0 +1,149 @@
+"""The API server's refusals in its own words. Checked against the real one by tests/contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.model.objects import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One field of an object that is refused. `reason` is the API's: FieldValueInvalid, FieldValueRequired, ..."""
+
+    field: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def required(field: str, detail: str = "") -> Cause:
+    """The field must have a value."""
+    return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid_value(field: str, value: Any, detail: str) -> Cause:
+    """The field's value is wrong."""
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {text(value)}: {detail}")
+
+
+def forbidden_value(field: str, detail: str) -> Cause:
+    """The field may not be set, or not changed."""
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    """The value stands there already."""
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {text(value)}")
+
+
+def unsupported(field: str, value: Any, supported: Sequence[str]) -> Cause:
+    """The value is not one of the few that are allowed."""
+    names = ", ".join(text(s) for s in supported)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {text(value)}: supported values: {names}")
+
+
+def text(value: Any) -> str:
+    """A value as the API server's messages show it: JSON, keys sorted, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def plural(resource: Resource) -> str:
+    """`daemonsets.apps`, or `pods` in the core group."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def kind(resource: Resource) -> str:
+    """`DaemonSet.apps`, or `Pod` in the core group."""
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def not_found(resource: Resource, name: str) -> errors.NotFound:
+    """No such object."""
+    return errors.NotFound(f'{plural(resource)} "{name}" not found', 404, "NotFound")
+
+
+def not_served() -> errors.NotFound:
+    """No such kind."""
+    return errors.NotFound("the server could not find the requested resource", 404, "NotFound")
+
+
+def already_exists(resource: Resource, name: str) -> errors.AlreadyExists:
+    """The name is taken."""
+    return errors.AlreadyExists(f'{plural(resource)} "{name}" already exists', 409, "AlreadyExists")
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: Resource, name: str, why: str = MODIFIED) -> errors.Conflict:
+    """The object is not at that version, or not that object."""
+    return errors.Conflict(f'Operation cannot be fulfilled on {plural(resource)} "{name}": {why}', 409, "Conflict")
+
+
+def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.Conflict:
+    """A delete's precondition does not hold."""
+    why = (
+        f"the UID in the precondition ({asked}) does not match the UID in record ({found}). "
+        "The object might have been deleted and then recreated"
+    )
+    return errors.Conflict(f'Operation cannot be fulfilled on {kind(resource)} "{name}": {why}', 409, "Conflict")
+
+
+def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> errors.Invalid:
+    """The object is refused for these fields."""
+    what = str(causes[0]) if len(causes) == 1 else f"[{', '.join(str(c) for c in causes)}]"
+    details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
+    return errors.Invalid(f'{kind(resource)} "{name}" is invalid: {what}', 422, "Invalid", details)
+
+
+def bad_request(message: str) -> errors.Invalid:
+    """The request makes no sense."""
+    return errors.Invalid(message, 400, "BadRequest")
+
+
+def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> errors.Forbidden:
+    """Admission says no."""
+    details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
+    return errors.Forbidden(f'{plural(resource)} "{name}" is forbidden: {why}', 403, "Forbidden", details)
+
+
+def expired(asked: int, oldest: int) -> errors.Expired:
+    """The watch starts before what is still kept."""
+    return errors.Expired(f"too old resource version: {asked} ({oldest})", 410, "Expired")
+
+
+def unfit(message: str) -> errors.Invalid:
+    """A server-side apply's body does not have the shape of its kind. (The API server answers 500; it is the body's fault.)"""
+    return errors.Invalid(message, 422)
+
+
+PATCH_OPTIONS = Resource("meta.k8s.io", "v1", "PatchOptions", "", namespaced=False)
+
+
+def not_allowed() -> errors.ClusterError:
+    """The URL has no place for this: a namespaced object without its namespace, an object without its name."""
+    return errors.ClusterError("the server does not allow this method on the requested resource", 405, "MethodNotAllowed")
+
+
+def unprocessable() -> errors.Invalid:
+    """A JSON patch that can't be carried out."""
+    return errors.Invalid("the server rejected our request due to an error in our request", 422, "Invalid")
+
+
+def unsupported_type() -> errors.Invalid:
+    """A strategic merge patch for a custom kind."""
+    says = "the body of the request was in an unknown format - accepted media types include: "
+    types = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    return errors.Invalid(says + types, 415, "UnsupportedMediaType")
+
+
+def unsupported_here(what: str) -> errors.Invalid:
+    """The simulated cluster can't do it, and does not pretend to."""
+    return errors.Invalid(f"the simulated cluster can't do this: {what}", 501, "NotImplemented")

@@ -1,0 +1,231 @@
+"""One client of the simulated cluster: the `Cluster` protocol, with a name, a count of its requests, and faults on its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.cluster.simulated import answers, requests, selectors
+from gitops_ds.cluster.simulated.requests import Count, Faults, Request, Silence
+from gitops_ds.cluster.simulated.server import Ending, Server
+from gitops_ds.cluster.simulated.store import Change
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.objects import Body, Resource
+
+VERSION = "v1.37.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a watch is ended."""
+
+    latency: float = 0.0
+    bookmark_every: float = 60.0
+    watch_for: float = 1800.0
+
+
+@dataclass(slots=True)
+class Client:
+    """`manager` owns the fields that this client creates, replaces and patches; `faults` may be exchanged at any time."""
+
+    server: Server
+    manager: str = names.FIELD_MANAGER
+    habits: Habits = Habits()
+    faults: Faults = requests.none
+    count: Count = field(default_factory=Count)
+    _watches: set[asyncio.Event] = field(default_factory=set)
+    _number: int = 0
+
+    async def resources(self) -> Mapping[tuple[str, str], Resource]:
+        """What the cluster serves, custom kinds included."""
+        await self._arrive("discover", None)
+        return dict(self.server.structures.served)
+
+    async def version(self) -> str:
+        """The Kubernetes version whose behaviour is simulated."""
+        await self._arrive("discover", None)
+        return VERSION
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        """All objects that match, at the version of now."""
+        await self._arrive("list", resource, which.namespace)
+        matches = selectors.test(resource, which)
+        self.server.require(resource)
+        items = tuple(body for body in self.server.store.all(resource) if matches(body))
+        return Listing(items, str(self.server.store.version))
+
+    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+        """Changes after `since` ("" or "0": first everything that is there), bookmarks, and after a while the end.
+
+        Raises Expired where `since` is no longer known. A version in the future is silent until it has come, as on a real one.
+        """
+        fault = await self._arrive("watch", resource, which.namespace, raises=False)
+        if isinstance(fault, Silence):
+            await asyncio.sleep(fault.seconds)
+            return
+        if fault is not None:
+            raise fault
+        self.server.require(resource)
+        matches = selectors.test(resource, which)
+        start = self._version(since)
+        if start == 0:
+            start = self.server.store.version
+            for body in self.server.store.all(resource):
+                if matches(body):
+                    yield WatchEvent(EventType.ADDED, body, body["metadata"]["resourceVersion"])
+        cut = asyncio.Event()
+        self._watches.add(cut)
+        stream = _Stream(self.server, resource, start, cut)
+        try:
+            async for change in stream.run(self.habits):
+                if change is None:
+                    yield _bookmark(resource, self.server.store.version)
+                elif event := _seen(change, matches):
+                    yield event
+        finally:
+            self._watches.discard(cut)
+
+    def _version(self, text: str) -> int:
+        try:
+            return int(text or "0")
+        except ValueError:
+            why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+            raise answers.bad_request(f"invalid resource version: resourceVersion: {why}") from None
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """One object."""
+        await self._arrive("get", resource, namespace, name)
+        return self.server.get(resource, namespace, name)
+
+    async def create(self, resource: Resource, body: Body) -> Body:
+        """The object as it was made. Fields that the kind doesn't have are dropped, as without strict validation."""
+        late = await self._arrive("create", resource, *_names(body))
+        return await self._answer(self.server.create(resource, body, self.manager), late)
+
+    async def replace(self, resource: Resource, body: Body) -> Body:
+        """The object after the replacement."""
+        late = await self._arrive("update", resource, *_names(body))
+        return await self._answer(self.server.replace(resource, body, self.manager), late)
+
+    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+        """The object after a server-side apply; there are never warnings here."""
+        late = await self._arrive("apply", resource, *_names(body), dry_run=dry_run)
+        return Applied(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+    ) -> Body:
+        """The object after the patch. Of the subresources there is only `status`."""
+        late = await self._arrive("patch", resource, namespace, name, subresource=subresource)
+        if subresource not in ("", "status"):
+            raise answers.unsupported_here(f"a patch of the subresource {subresource}")
+        done = self.server.patch(resource, (namespace, name), patch, type, (self.manager, subresource))
+        return await self._answer(done, late)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+    ) -> Body:
+        """The reply: the object while it ends, or a Status."""
+        late = await self._arrive("delete", resource, namespace, name)
+        return await self._answer(self.server.delete(resource, namespace, name, Ending(uid, propagation)), late)
+
+    def cut_watches(self) -> None:
+        """Ends every watch of this client, as a lost connection does."""
+        for cut in self._watches:
+            cut.set()
+
+    async def _arrive(  # noqa: PLR0913  the parts of a request
+        self,
+        verb: str,
+        resource: Resource | None,
+        namespace: str = "",
+        name: str = "",
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        raises: bool = True,
+    ) -> errors.ClusterError | Silence | None:
+        """Counts the request and asks for a fault; the silence of a request that is carried out all the same is returned."""
+        self._number += 1
+        counted = f"dry-run {verb}" if dry_run else verb
+        self.count.by[counted, resource.plural if resource else ""] += 1
+        await asyncio.sleep(self.habits.latency)
+        now = self.server.now()
+        fault = self.faults(Request(verb, resource, namespace, name, now, self._number, subresource, dry_run))
+        if raises and isinstance(fault, errors.ClusterError):
+            raise fault
+        if raises and isinstance(fault, Silence) and not fault.done:
+            await self._silent(fault)
+        return fault
+
+    async def _answer(self, body: Body, late: errors.ClusterError | Silence | None) -> Body:
+        if isinstance(late, Silence):
+            await self._silent(late)
+        return body
+
+    async def _silent(self, silence: Silence) -> None:
+        await asyncio.sleep(silence.seconds)
+        raise errors.ClusterUnreachable(f"the API server gave no answer within {silence.seconds:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One open watch."""
+
+    server: Server
+    resource: Resource
+    since: int
+    cut: asyncio.Event
+
+    async def run(self, habits: Habits) -> AsyncIterator[Change | None]:
+        """Changes, and None where a bookmark is due; ends when the time is over or the watch is cut."""
+        loop = asyncio.get_running_loop()
+        end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
+        changes = self.server.store.changes(self.resource, self.since)
+        cut = asyncio.ensure_future(self.cut.wait())
+        following: asyncio.Future[Change] | None = None
+        try:
+            while not self.cut.is_set():
+                following = following or asyncio.ensure_future(anext(changes))
+                wait = min(end, mark) - loop.time()
+                await asyncio.wait({following, cut}, timeout=max(wait, 0), return_when=asyncio.FIRST_COMPLETED)
+                if self.cut.is_set():
+                    return
+                if following.done():
+                    change, following = following.result(), None
+                    yield change
+                elif loop.time() >= end:
+                    return
+                elif loop.time() >= mark:
+                    mark += habits.bookmark_every
+                    yield None
+        finally:
+            cut.cancel()
+            if following is not None:
+                following.cancel()
+                await asyncio.wait({following})
+            await changes.aclose()
+
+
+def _seen(change: Change, matches: selectors.Test) -> WatchEvent | None:
+    """The change as a selective watch tells it: what begins to match is added, what ceases to is deleted."""
+    was = change.before is not None and matches(change.before)
+    now = change.type is not EventType.DELETED and matches(change.body)
+    version = str(change.version)
+    if now:
+        return WatchEvent(EventType.MODIFIED if was else EventType.ADDED, change.body, version)
+    return WatchEvent(EventType.DELETED, change.body, version) if was else None
+
+
+def _bookmark(resource: Resource, version: int) -> WatchEvent:
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"resourceVersion": str(version)}}
+    return WatchEvent(EventType.BOOKMARK, body, str(version))
+
+
+def _names(body: Body) -> tuple[str, str]:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")

@@ -1,0 +1,85 @@
+"""What was asked of the cluster, and what shall go wrong on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gitops_ds import errors
+from gitops_ds.model.objects import Resource
+
+READS = frozenset({"get", "list", "watch", "discover"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from 1).
+
+    The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side apply, `discover` for what is
+    served. A status patch has the subresource `status`.
+    """
+
+    verb: str
+    resource: Resource | None
+    namespace: str
+    name: str
+    now: float
+    number: int
+    subresource: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """No answer: after `seconds` the client gives up (ClusterUnreachable). `done`: the request was carried out all the same."""
+
+    seconds: float = 30.0
+    done: bool = False
+
+
+Fault = errors.ClusterError | Silence
+Faults = Callable[[Request], Fault | None]
+
+
+def none(_: Request) -> Fault | None:
+    """Everything goes well."""
+    return None
+
+
+def failure(status: int, message: str = "") -> errors.ClusterError:
+    """What the API server says with that status: 401, 403, 409, 410, 429, 500, 503 and other 5xx."""
+    kinds: dict[int, tuple[type[errors.ClusterError], str, str]] = {
+        401: (errors.Unauthorized, "Unauthorized", "Unauthorized"),
+        403: (errors.Forbidden, "Forbidden", "forbidden"),
+        409: (errors.Conflict, "Conflict", "the object has been modified"),
+        410: (errors.Expired, "Expired", "too old resource version"),
+        429: (errors.TooManyRequests, "TooManyRequests", "too many requests, please try again later"),
+    }
+    made, reason, usual = kinds.get(status, (errors.ServerFault, "InternalError", "the server is not able to answer"))
+    return made(message or usual, status, reason)
+
+
+@dataclass(slots=True)
+class Count:
+    """How many requests there were: `by[verb, plural]`."""
+
+    by: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.by.total()
+
+    @property
+    def writes(self) -> int:
+        """Those that may change something; a dry run is none."""
+        return sum(number for (verb, _), number in self.by.items() if verb not in READS and not verb.startswith("dry-run"))
+
+    def of(self, verb: str = "", plural: str = "") -> int:
+        """Those with this verb and this resource (empty: any)."""
+        return sum(n for (v, p), n in self.by.items() if verb in ("", v) and plural in ("", p))
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        self.by.clear()

@@ -1,0 +1,130 @@
+"""What is known of each kind's fields: their type, and how server-side apply and patches merge them.
+
+The table (structure.json) is written by scripts/structure from Kubernetes' OpenAPI file.
+https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from gitops_ds.model.objects import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value: string, integer, number, boolean, intOrString or quantity."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Any JSON. `atomic`: it is owned and replaced as one; else its maps are merged and its lists are not."""
+
+    atomic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list: of items told apart by `keys`, a set, or (neither) one value. `merge` is the key of strategic merge patches."""
+
+    element: Type
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+    merge: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map with keys of the user's choice."""
+
+    element: Type
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """An object with known fields, by its name in the table."""
+
+    name: str
+    atomic: bool = False
+    retain_keys: bool = False
+
+
+Type = Scalar | Opaque | ListOf | MapOf | Struct
+
+ATOMIC = Opaque(atomic=True)
+FREE = Opaque(atomic=False)
+
+# A key field that is left out stands for this (the API server's defaults, which the OpenAPI file does not tell).
+KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
+
+
+class Structures:
+    """The fields of every struct by name, and the struct of every kind; kinds of one's own are added to a copy."""
+
+    def __init__(self, fields: Mapping[str, Mapping[str, Type]], served: Mapping[Resource, str]) -> None:
+        self._fields, self._served = dict(fields), dict(served)
+
+    def copy(self) -> Structures:
+        """Another table with the same content."""
+        return Structures(self._fields, self._served)
+
+    @property
+    def served(self) -> Mapping[tuple[str, str], Resource]:
+        """Every kind, by (group, kind)."""
+        return {(r.group, r.kind): r for r in self._served}
+
+    def fields(self, struct: Struct) -> Mapping[str, Type]:
+        """The fields of a struct and their types."""
+        return self._fields[struct.name]
+
+    def of(self, resource: Resource) -> Struct:
+        """The struct of a kind; KeyError where it is not served."""
+        return Struct(self._served[resource])
+
+    def add(self, resource: Resource, fields: Mapping[str, Type]) -> None:
+        """Serves one more kind."""
+        name = f"{resource.api_version}/{resource.kind}"
+        self._fields[name] = {
+            "apiVersion": Scalar("string"),
+            "kind": Scalar("string"),
+            "metadata": Struct("apis.meta.v1.ObjectMeta"),
+            **fields,
+        }
+        self._served[resource] = name
+
+    def remove(self, resource: Resource) -> None:
+        """Serves a kind no longer."""
+        self._served.pop(resource, None)
+
+
+@functools.cache
+def builtin() -> Structures:
+    """The kinds that Kubernetes itself serves; not to be changed (take a copy)."""
+    raw = json.loads((resources.files(__package__) / "structure.json").read_bytes())
+    fields = {name: {field: _type(encoded) for field, encoded in struct["fields"].items()} for name, struct in raw["types"].items()}
+    served = {
+        Resource(entry["group"], entry["version"], entry["kind"], entry["plural"], entry["namespaced"]): entry["type"]
+        for entry in raw["served"]
+    }
+    return Structures(fields, served)
+
+
+def _type(encoded: Any) -> Type:
+    if encoded == "any":
+        return ATOMIC
+    if isinstance(encoded, str):
+        return Scalar(encoded)
+    if "ref" in encoded:
+        return Struct(encoded["ref"], encoded.get("atomic", False), encoded.get("retainKeys", False))
+    if "map" in encoded:
+        return MapOf(_type(encoded["map"]), encoded.get("atomic", False))
+    keys = tuple(encoded.get("keys", ()))
+    return ListOf(_type(encoded["list"]), keys, encoded.get("set", False), encoded.get("merge"))

@@ -1,0 +1,115 @@
+"""Event loops whose clock is ours: an hour passes in milliseconds, or X times as fast as on the wall.
+
+In virtual time the clock stands still while anything can run, and jumps to the next timer when nothing can. Work given to a
+thread (`run_in_executor`, `to_thread`) is waited for with the clock standing still, so a run is the same every time. Sockets have
+no place here: a reply from outside takes real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+# The instant at which every loop of this module starts, as seconds since 1970: timestamps are then the same in each run.
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+_T = TypeVar("_T")
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is set: every task waits for something that can't come."""
+
+
+class _Selector:
+    """The loop's selector: it never sleeps past what `wait` allows; the rest goes to the real one."""
+
+    def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Any]) -> None:
+        self._real, self._wait = selectors.DefaultSelector(), wait
+
+    def select(self, timeout: float | None = None) -> Any:
+        return self._wait(self._real, timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time, from 0.
+
+    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would hang.
+    """
+
+    def __init__(self) -> None:
+        self._now, self._in_threads = 0.0, 0
+        super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
+
+    def time(self) -> float:
+        return self._now
+
+    def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        if self._in_threads and timeout != 0:
+            return real.select(None)
+        if ready := real.select(0):
+            return ready
+        if timeout is None:
+            raise Deadlock(_waiting(self))
+        self._now += max(timeout, 0)
+        return []
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._left_thread)
+        return future
+
+    def _left_thread(self, _: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+
+class ScaledLoop(asyncio.SelectorEventLoop):
+    """An event loop from 0 on which `speed` seconds pass in each real one."""
+
+    def __init__(self, speed: float) -> None:
+        if speed <= 0:
+            raise ValueError(f"speed must be above 0, not {speed}")
+        self._speed, self._start = speed, time.monotonic()
+        super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
+
+    def time(self) -> float:
+        return (time.monotonic() - self._start) * self._speed
+
+    def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        return real.select(None if timeout is None else timeout / self._speed)
+
+
+def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:
+    """The result of `main`, run in virtual time, or at `speed` seconds a real second (1.0: real time).
+
+    Raises Deadlock in virtual time when every task waits for something that can't come.
+    """
+    with asyncio.Runner(loop_factory=VirtualLoop if speed is None else lambda: ScaledLoop(speed)) as runner:
+        return runner.run(main)
+
+
+def clock(epoch: float = EPOCH) -> Callable[[], float]:
+    """A clock in seconds since 1970 that shows `epoch` at the running loop's time 0."""
+    return lambda: epoch + asyncio.get_running_loop().time()
+
+
+def timestamp(seconds: float) -> str:
+    """A time as Kubernetes writes it, in whole seconds: `2026-01-01T00:00:00Z`."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _waiting(loop: asyncio.AbstractEventLoop) -> str:
+    lines = []
+    for task in asyncio.all_tasks(loop):
+        frames = task.get_stack(limit=1)
+        where = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "?"
+        lines.append(f"{task.get_name()} at {where}")
+    return "nothing is ready and no timer is set; these tasks wait for ever: " + ("; ".join(sorted(lines)) or "none")
