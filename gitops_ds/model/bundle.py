@@ -35,7 +35,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An object as it shall be in the cluster."""
+    """An object as it shall be in the cluster.
+
+    `scope_unknown`: the kind is not known here and the object names no namespace; whether it needs one (then
+    `ClusterFacts.namespace`) only the cluster can tell.
+    """
 
     key: Key
     body: Body
@@ -44,6 +48,7 @@ class Manifest:
     agent: str = ""
     variant: str = ""
     depends_on: tuple[str, ...] = ()
+    scope_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository without any."""
+    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository without any.
+
+    `namespace` is where objects go that name none: asked for on the command line, else the cluster's, else the repository's.
+    """
 
     name: str = ""
     environment: str = ""
@@ -82,7 +90,7 @@ class Bundle:
     """Everything that one commit asks of one cluster, sorted by key.
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
-    any Kubernetes object.
+    any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks).
     """
 
     commit: CommitId | None
@@ -92,3 +100,4 @@ class Bundle:
     skipped: tuple[str, ...] = ()
     owner_hint: str = ""
     held: frozenset[str] = frozenset()
+    profile: str = "default"

@@ -17,6 +17,7 @@ HOLD = f"{DOMAIN}/hold"
 APPROVE = f"{DOMAIN}/approve"
 CLASS = f"{DOMAIN}/class"
 IGNORE = f"{DOMAIN}/ignore"
+VARIANT = f"{DOMAIN}/variant"  # on the pods, and in the selector, of every variant but `default`
 REQUESTED_AT = f"{DOMAIN}/requested-at"
 HANDLED_AT = f"{DOMAIN}/handled-at"
 CONTENT_NAMED = f"{DOMAIN}/content-named"  # on ConfigMaps whose name ends in the hash of their content

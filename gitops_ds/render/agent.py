@@ -1,0 +1,316 @@
+"""One agent's folder as objects: its templates with values in their places, patched, and split into variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.kinds import documents
+from gitops_ds.model.bundle import ClusterFacts, Pointer
+from gitops_ds.model.finding import Finding, Place, Severity, refusal
+from gitops_ds.render import content_named, drafts, layout, parameter_schema, patches, paths, traced, values, variants
+from gitops_ds.render.content_named import Config
+from gitops_ds.render.drafts import Draft
+from gitops_ds.render.layout import File, Layout
+from gitops_ds.render.parameter_schema import Definition
+from gitops_ds.render.patches import Patch
+from gitops_ds.render.references import Scope
+from gitops_ds.render.traced import Tree
+from gitops_ds.render.values import Layer, Parameters
+from gitops_ds.render.variants import Variant
+
+# Files and folders of agents/NAME/ that are not manifests.
+_OUR_FILES = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"])
+_OUR_FOLDERS = frozenset(["values", "patches", "config"])
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an agent sees beside its own folder: the cluster, its environment, the repository."""
+
+    layout: Layout
+    facts: ClusterFacts
+    cluster: File
+    environment: File
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent's own files, parsed."""
+
+    name: str
+    paths: tuple[PurePosixPath, ...]
+    about: File
+    source: File
+    variants: File
+    declared: Parameters
+    values: Mapping[str, File]
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The agents that this one waits for at apply."""
+        return layout.texts(self.about.value.get("dependsOn"))
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        """Parameters bound to places of a source that can't be edited."""
+        return self.source.section("bind")
+
+
+@dataclass(slots=True)
+class Rendered:
+    """What came of an agent; grows while it is rendered."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    fitted: set[Pointer] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    config_used: bool = False
+
+
+def read(name: str, found: Layout) -> Agent:
+    """The agent of that name."""
+    folder = PurePosixPath("agents", name)
+    source = found.read(folder / "source.yaml")
+    schema = found.read(folder / "params.schema.json")
+    own = found.agents[name]
+    return Agent(
+        name=name,
+        paths=own,
+        about=found.read(folder / "agent.yaml"),
+        source=source,
+        variants=found.read(folder / "variants.yaml"),
+        declared=values.parameters(schema, source.section("bind")),
+        values=values.own_files(own, "values", found),
+    )
+
+
+def render(agent: Agent, around: Surroundings) -> Rendered:
+    """The agent's objects for the cluster."""
+    found, facts = around.layout, around.facts
+    result = Rendered()
+    result.findings += _file_findings(agent, around)
+    config, findings = content_named.of_folder(agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)})
+    result.findings += findings
+    wanted, findings = variants.read(agent.variants, found, facts)
+    result.findings += findings
+    general = list(_patches(agent, around))
+    shared = scope(agent, around, None, result)
+    namespaces: dict[str, None] = {}
+    for draft in _templates(agent, around, result):
+        if _is_main(draft):
+            own_namespaces = _daemonset(agent, around, draft, wanted, general, config, result)
+            namespaces |= dict.fromkeys(own_namespaces)
+        else:
+            tree = shared.resolve(traced.trace(draft.body, draft.base))
+            tree = _patched(tree, general, (_name(tree),), around, result)
+            result.drafts.append(_draft(agent, tree, draft, ""))
+    _settle(shared, agent, around, result)
+    if config:
+        result.drafts += [config.draft(namespace) for namespace in namespaces if result.config_used]
+    result.findings += _unused(agent, around, wanted, general, config, result)
+    return result
+
+
+def scope(agent: Agent, around: Surroundings, variant: Variant | None, result: Rendered) -> Scope:
+    """The names that the agent's templates may refer to, for one variant (None: for its companions)."""
+    found, facts = around.layout, around.facts
+    stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
+    if variant and variant.at:
+        stack.append(Layer(variant.values, Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values"))))
+    result.findings += values.unknown(agent.declared, stack, agent.name, found)
+    resolved = values.resolve(agent.declared, stack)
+    result.findings += parameter_schema.check(agent.declared, resolved, agent.name, found, around.definition)
+    built_in: dict[str, Tree] = {"agent.name": traced.Scalar(agent.name, ())}
+    if facts.name:
+        built_in["cluster.name"] = traced.Scalar(facts.name, (around.cluster.at(),))
+    if facts.environment:
+        built_in["environment.name"] = traced.Scalar(facts.environment, (around.cluster.at("environment"),))
+    if variant:
+        pointer = variant.below("name")
+        built_in["variant.name"] = traced.Scalar(variant.name, (pointer,) if pointer else ())
+    return Scope({**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved))
+
+
+def _daemonset(
+    agent: Agent,
+    around: Surroundings,
+    draft: Draft,
+    wanted: list[Variant],
+    general: list[Patch],
+    config: Config | None,
+    result: Rendered,
+) -> Iterator[str]:
+    """The DaemonSet of every variant into the result; their namespaces out."""
+    for variant in wanted:
+        if variant.never or variant.absent:
+            continue
+        own = scope(agent, around, variant, result)
+        at = variant.below("patches")
+        special = list(patches.of_entries(variant.patches, at)) if at else []
+        template = _bind(own.resolve(traced.trace(draft.body, draft.base)), agent, own, around, result)
+        base_name = _name(template)
+        tree = variants.place_on(template, variant)
+        tree = _patched(tree, [_resolved(p, own) for p in (*general, *special)], (base_name, _name(tree)), around, result)
+        if config:
+            tree, used = content_named.point_to(tree, config)
+            result.config_used |= used
+        _settle(own, agent, around, result)
+        result.drafts.append(_draft(agent, tree, draft, variant.name if variant.at else ""))
+        metadata = tree.get("metadata")
+        yield str(traced.plain(metadata.get("namespace")) or "") if isinstance(metadata, dict) else ""
+        result.findings += [_no_such(p, around) for p in special if p.at not in result.fitted]
+
+
+def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator[Draft]:
+    """The objects of the agent's folder, or of the source that its source.yaml names, as they are written."""
+    found = around.layout
+    folder = PurePosixPath("agents", agent.name)
+    if agent.source.section("helm"):
+        message = "Helm charts are not rendered yet; put the output of `helm template` beside this file"
+        result.findings.append(refusal("DS801", message, found.place(agent.source.at("helm"), key=True)))
+    named = agent.source.text("kustomize", "path")
+    wanted = _joined(folder, named) if named else None
+    if wanted is not None and wanted not in found.snapshot.expanded:
+        message = f"kustomize made nothing of {wanted}: is there a kustomization.yaml?"
+        result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize", "path"))))
+    for made, data in sorted(found.snapshot.expanded.items()):
+        if made == wanted or (wanted is None and made.parts[:2] == folder.parts):
+            yield from drafts.read(str(made / "kustomization.yaml"), data).drafts
+    for path in agent.paths:
+        if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
+            objects = drafts.read(str(path), found.files[path])
+            result.findings += objects.findings
+            yield from objects.drafts
+
+
+def _is_ours(path: PurePosixPath) -> bool:
+    return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
+
+
+def _is_main(draft: Draft) -> bool:
+    """Whether the agent's variants are of this object: its DaemonSets, but not those under companions/."""
+    is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith("apps/")
+    return is_daemonset and PurePosixPath(draft.base.file).parts[2] != "companions"
+
+
+def _patches(agent: Agent, around: Surroundings) -> Iterator[Patch]:
+    """patches/ENVIRONMENT.yaml, then patches/CLUSTER.yaml."""
+    for name in dict.fromkeys((around.facts.environment, around.facts.name)):
+        path = PurePosixPath("agents", agent.name, "patches", f"{name}.yaml")
+        if name and path in around.layout.files:
+            yield from patches.of_documents(str(path), documents.read(str(path), around.layout.files[path]).documents)
+
+
+def _patched(tree: Tree, wanted: list[Patch], known_as: tuple[str, ...], around: Surroundings, result: Rendered) -> Tree:
+    kind = str(traced.plain(tree.get("kind")))
+    for patch in wanted:
+        if patch.fits(kind, *known_as):
+            result.fitted.add(patch.at)
+            tree, finding = patches.apply(tree, patch, around.layout.place)
+            result.findings += [finding] if finding else []
+    return tree
+
+
+def _resolved(patch: Patch, own: Scope) -> Patch:
+    return Patch(patch.kind, patch.name, own.resolve(patch.change), patch.at)
+
+
+def _bind(tree: Tree, agent: Agent, own: Scope, around: Surroundings, result: Rendered) -> Tree:
+    """The template with the bound parameters that have a value put at their places."""
+    for name, binding in agent.bound.items():
+        text = binding.get("path") if isinstance(binding, Mapping) else None
+        if name not in own.values or not isinstance(text, str) or not isinstance(binding, Mapping):
+            continue
+        if str(binding.get("kind", "DaemonSet")) != "DaemonSet" or binding.get("name", _name(tree)) != _name(tree):
+            continue
+        own.used.add(name)
+        steps = paths.parse(text)
+        path = paths.resolve(traced.plain(tree), steps, missing_key=True) if steps else None
+        if not path:
+            message = f"there is nothing at {text} in DaemonSet {_name(tree)}"
+            result.findings.append(refusal("DS803", message, around.layout.place(agent.source.at("bind", name, "path"))))
+            continue
+        tree = _set(tree, path, own.values[name], agent.source.at("bind", name))
+    return tree
+
+
+def _set(tree: Tree, path: tuple[str | int, ...], value: Tree, at: Pointer) -> Tree:
+    """The tree with the value at the path; what stood there before is named behind the value's own setters."""
+    if not path:
+        old = tree.set_by if isinstance(tree, traced.Scalar) else ()
+        return traced.Scalar(value.value, (*value.set_by, at, *old)) if isinstance(value, traced.Scalar) else value
+    step, rest = path[0], path[1:]
+    if isinstance(tree, dict):
+        return {**tree, step: _set(tree.get(step), rest, value, at)}
+    return [_set(item, rest, value, at) if index == step else item for index, item in enumerate(tree)]
+
+
+def _settle(own: Scope, agent: Agent, around: Surroundings, result: Rendered) -> None:
+    """Takes what the scope has seen into the result: which names were used, which have no value."""
+    result.used |= own.used
+    known = {*own.values, "cluster.name", "environment.name", "variant.name"}
+    for undefined in own.undefined:
+        hint = layout.did_you_mean(undefined.name, known)
+        literal = f"for the text itself write $${{{undefined.name}}}"
+        message = f"agent {agent.name} has no value for ${{{undefined.name}}}{hint} ({literal})"
+        result.findings.append(refusal("DS802", message, around.layout.place(undefined.at)))
+
+
+def _draft(agent: Agent, tree: Tree, draft: Draft, variant: str) -> Draft:
+    return Draft(traced.plain(tree), draft.base, traced.origins(tree, draft.base), agent.name, variant, agent.depends_on)
+
+
+def _name(tree: Tree) -> str:
+    metadata = tree.get("metadata")
+    return str(traced.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
+
+
+def _file_findings(agent: Agent, around: Surroundings) -> Iterator[Finding]:
+    """Files of ours that can't be read, and values or patches for something that the repository does not name."""
+    found = around.layout
+    for path in agent.paths:
+        if path not in found.files or path.suffix not in layout.MANIFEST_SUFFIXES or layout.is_config(path) or not _is_ours(path):
+            continue
+        yield from found.findings_of(path)
+        if path.parts[2] in ("values", "patches") and path.stem not in found.names:
+            hint = layout.did_you_mean(path.stem, found.names)
+            message = f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
+            yield refusal("DS803", message, found.place(Pointer(str(path), 0, ())))
+
+
+def _unused(
+    agent: Agent, around: Surroundings, wanted: list[Variant], general: list[Patch], config: Config | None, result: Rendered
+) -> Iterator[Finding]:
+    """Patches for nothing; parameters and config files that nothing reads."""
+    found = around.layout
+    if not all(variant.absent or variant.never for variant in wanted):
+        yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
+        for name in sorted(agent.declared.names - result.used):
+            at = agent.declared.schema.at("properties", name)
+            yield _told("DS804", f"nothing in agent {agent.name} refers to ${{{name}}}", found.place(at, key=True))
+        if config and not result.config_used:
+            message = f"nothing in agent {agent.name} reads its config/; refer to the ConfigMap {agent.name}"
+            yield _told("DS804", message, found.place(Pointer(config.file, 0, ())))
+
+
+def _no_such(patch: Patch, around: Surroundings) -> Finding:
+    what = f"{patch.kind} {patch.name}".rstrip()
+    return refusal("DS803", f"this patch is for a {what}, which the agent has not", around.layout.place(patch.at))
+
+
+def _told(rule: str, message: str, place: Place) -> Finding:
+    return Finding(rule, Severity.INFO, message, place)
+
+
+def _joined(folder: PurePosixPath, relative: str) -> PurePosixPath:
+    parts = list(folder.parts)
+    for part in PurePosixPath(relative).parts:
+        if part == "..":
+            parts = parts[:-1]
+        else:
+            parts.append(part)
+    return PurePosixPath(*parts)

@@ -1,0 +1,82 @@
+"""All agents of a cluster: which are meant, which are held, and which wait for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gitops_ds.model.finding import Finding, Severity, refusal
+from gitops_ds.render import agent as one
+from gitops_ds.render import expectation, layout
+from gitops_ds.render.agent import Agent, Rendered, Surroundings
+from gitops_ds.render.drafts import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """What came of all agents; `held` names those that are not to be applied."""
+
+    drafts: tuple[Draft, ...]
+    findings: tuple[Finding, ...]
+    held: frozenset[str]
+
+
+def render(around: Surroundings) -> All:
+    """Every agent of the cluster, in the order of their names."""
+    found = around.layout
+    here = chosen(around)
+    agents = {name: one.read(name, found) for name in here}
+    findings = list(_dependencies({name: one.read(name, found) for name in found.agents}, around))
+    drafts: list[Draft] = []
+    used: dict[str, Rendered] = {}
+    for name, agent in agents.items():
+        result = used[name] = one.render(agent, around)
+        drafts += result.drafts
+        findings += [*result.findings, *expectation.check(agent, around, result.drafts)]
+    findings += _unused_values(agents, around)
+    return All(tuple(drafts), tuple(findings), frozenset(name for name, agent in agents.items() if _is_held(agent, around)))
+
+
+def chosen(around: Surroundings) -> tuple[str, ...]:
+    """The agents that the cluster file names; all of them where it names none."""
+    wanted = around.cluster.value.get("agents")
+    if not isinstance(wanted, Mapping):
+        return tuple(around.layout.agents)
+    return tuple(name for name in around.layout.agents if name in wanted)
+
+
+def _is_held(agent: Agent, around: Surroundings) -> bool:
+    return agent.about.value.get("hold") is True or around.cluster.section("agents", agent.name).get("hold") is True
+
+
+def _dependencies(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:
+    """Agents that wait for one that is not there, or in a circle for themselves."""
+    for name, agent in agents.items():
+        for index, other in enumerate(agent.depends_on):
+            place = around.layout.place(agent.about.at("dependsOn", index))
+            if other not in agents:
+                hint = layout.did_you_mean(other, agents)
+                yield refusal("DS803", f"agent {name} waits for {other}, which is no agent of this repository{hint}", place)
+            elif (circle := _way(agents, other, name)) is not None:
+                yield refusal("DS803", f"agents wait for each other in a circle: {' -> '.join((name, *circle))}", place)
+
+
+def _way(agents: Mapping[str, Agent], start: str, end: str, seen: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """The agents from start to end along their dependencies."""
+    if start == end:
+        return (*seen, start)
+    if start in seen or start not in agents:
+        return None
+    ways = (_way(agents, other, end, (*seen, start)) for other in agents[start].depends_on)
+    return next((way for way in ways if way is not None), None)
+
+
+def _unused_values(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:
+    """Values for every agent that no agent of this cluster has a parameter for."""
+    known = {name for agent in agents.values() for name in agent.declared.names}
+    for file in (around.environment, around.cluster):
+        for name in file.section("values"):
+            if name not in known:
+                hint = layout.did_you_mean(name, known)
+                place = around.layout.place(file.at("values", name), key=True)
+                yield Finding("DS804", Severity.INFO, f"no agent of this cluster has a parameter {name}{hint}", place)

@@ -1,0 +1,154 @@
+"""One commit as one cluster shall have it: every agent, every plain manifest, finished and sorted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from gitops_ds.errors import UsageError
+from gitops_ds.model.bundle import Bundle, ClusterFacts, Pointer
+from gitops_ds.model.finding import Finding, Severity, refusal
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import agents as all_agents
+from gitops_ds.render import definitions, drafts, finish, ignore, layout
+from gitops_ds.render.agent import Surroundings
+from gitops_ds.render.drafts import Draft
+from gitops_ds.render.layout import SETTINGS, File, Layout
+
+
+@dataclass(slots=True)
+class _Gathered:
+    drafts: list[Draft] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bundle:
+    """The bundle of a snapshot for one of its clusters.
+
+    `cluster` may be left out where the repository names one or none. `namespace` is for objects without one, and wins over the
+    cluster file's and the repository's. What is wrong with the files is in the bundle's findings, never an exception; raises
+    UsageError for a cluster that is not there.
+    """
+    found = layout.read(snapshot)
+    facts = facts_of(found, cluster, namespace)
+    gathered = _Gathered(findings=[*snapshot.findings, *_layout_findings(found, facts)])
+    _plain(found, gathered)
+    rendered = all_agents.render(surroundings(found, facts))
+    gathered.drafts += rendered.drafts
+    gathered.findings += rendered.findings
+    manifests, findings = finish.finish(gathered.drafts, _defaults(found, facts), found.place)
+    unique = dict.fromkeys(finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings))
+    return Bundle(
+        commit=snapshot.commit.id if snapshot.commit else None,
+        cluster=facts,
+        manifests=manifests,
+        findings=tuple(sorted(unique, key=_order)),
+        skipped=tuple(gathered.skipped),
+        owner_hint=found.settings.text("name"),
+        held=rendered.held,
+        profile=found.settings.text("profile") or "default",
+    )
+
+
+def clusters(snapshot: Snapshot) -> tuple[str, ...]:
+    """The names of the clusters that the repository describes, sorted."""
+    return tuple(layout.read(snapshot).clusters)
+
+
+def agents(snapshot: Snapshot) -> tuple[str, ...]:
+    """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name, once it is rendered."""
+    return tuple(layout.read(snapshot).agents)
+
+
+def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
+    """What the repository says of the cluster; raises UsageError for one that is not there, or when the choice is open."""
+    known = found.clusters
+    if not cluster and len(known) > 1:
+        raise UsageError(f"this repository describes {len(known)} clusters; choose one with --cluster: {', '.join(known)}")
+    if cluster and cluster not in known:
+        raise UsageError(f"there is no clusters/{cluster}.yaml in this repository{layout.did_you_mean(cluster, known)}")
+    name = cluster or next(iter(known), "")
+    file = known.get(name, File(""))
+    own_ignore = file.section("ignore")
+    return ClusterFacts(
+        name=name,
+        environment=file.text("environment"),
+        context=file.text("api", "context"),
+        namespace=namespace or file.text("namespace") or found.settings.text("defaults", "namespace"),
+        kubernetes=layout.texts(file.value.get("kubernetes")) or layout.texts(found.settings.value.get("kubernetes")),
+        pools=layout.pools(file),
+        ignore=layout.requirements(own_ignore.get("match")),
+    )
+
+
+def surroundings(found: Layout, facts: ClusterFacts) -> Surroundings:
+    """What the agents of a cluster see beside their own folder."""
+    return Surroundings(
+        layout=found,
+        facts=facts,
+        cluster=found.clusters.get(facts.name, File("")),
+        environment=found.environments.get(facts.environment, File("")),
+        definition=definitions.of(facts.kubernetes),
+    )
+
+
+def _plain(found: Layout, gathered: _Gathered) -> None:
+    """Manifests that are not under agents/: all of them without gitops-ds.yaml, else those that its `manifests:` names."""
+    wanted = ignore.patterns(layout.texts(found.settings.value.get("manifests")), anchored=True)
+
+    def counts(path: PurePosixPath) -> bool:
+        if found.settings.name:
+            return wanted.take(path) and str(path) != SETTINGS
+        of_agent = len(path.parts) > 2 and path.parts[0] == "agents" and path.parts[1] in found.agents
+        return not of_agent and not (found.ours and len(path.parts) == 2 and path.parts[0] in ("clusters", "environments"))
+
+    for path, data in found.files.items():
+        if path.suffix in layout.MANIFEST_SUFFIXES and counts(path):
+            objects = drafts.read(str(path), data)
+            gathered.drafts += objects.drafts
+            gathered.findings += objects.findings
+            if not objects.drafts and not objects.findings:
+                gathered.skipped.append(str(path))
+    for folder, data in sorted(found.snapshot.expanded.items()):
+        file = folder / "kustomization.yaml"
+        if counts(file) and not found.ignored.take(file):
+            objects = drafts.read(str(file), data)
+            gathered.drafts += objects.drafts
+            gathered.findings += objects.findings
+
+
+def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
+    """What keeps our own files from being read, and an environment that nobody describes."""
+    ours = [path for path in found.files if _is_ours(path)] if found.ours else []
+    findings = [finding for path in ours for finding in found.findings_of(path)]
+    if facts.environment and found.environments and facts.environment not in found.environments:
+        hint = layout.did_you_mean(facts.environment, found.environments)
+        place = found.place(found.clusters[facts.name].at("environment"))
+        findings.append(refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place))
+    for name in found.clusters[facts.name].section("agents") if facts.name else ():
+        if name not in found.agents:
+            hint = layout.did_you_mean(name, found.agents)
+            place = found.place(found.clusters[facts.name].at("agents", name), key=True)
+            findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
+    if found.settings.name and not found.agents and not found.settings.value.get("manifests"):
+        message = "nothing here is for a cluster: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
+        findings.append(Finding("DS804", Severity.WARNING, message, found.place(Pointer(SETTINGS, 0, ()))))
+    return findings
+
+
+def _is_ours(path: PurePosixPath) -> bool:
+    return str(path) == SETTINGS or (
+        len(path.parts) == 2 and path.parts[0] in ("clusters", "environments") and path.suffix == ".yaml"
+    )
+
+
+def _defaults(found: Layout, facts: ClusterFacts) -> finish.Defaults:
+    labels = {key: value for key, value in found.settings.section("defaults", "labels").items() if isinstance(value, str)}
+    classes = {agent: name for name, members in found.settings.section("class").items() for agent in layout.texts(members)}
+    return finish.Defaults(facts.namespace, labels, classes)
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    place = finding.place
+    return (*((place.file, place.line, place.column) if place else ("", 0, 0)), finding.rule, finding.message)

@@ -1,0 +1,198 @@
+"""Whether sets of nodes are disjoint and complete over all label combinations: exactly, not over today's nodes.
+
+Of each label key only so many values can be told apart: those that are mentioned, one that is not, and the absence of the key.
+So a condition on a key is a set of such atoms (a bit mask), a term of ANDs is a box over the keys, and a set of nodes is a union
+of boxes. Looking for a node that is missed means cutting boxes off boxes until one is left that nothing covers; that box holds the
+witness. The search never enumerates combinations: it splits only where a box is crossed by another.
+
+Labels only: taints and tolerations say who may stay, not whom an agent is meant for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from gitops_ds.model.bundle import Requirement
+
+# ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one number as their value.
+Terms = tuple[tuple[Requirement, ...], ...]
+EVERYWHERE: Terms = ((),)
+# A node's name in `matchFields` behaves like a label that every node has.
+_FIELD = "metadata.name"
+
+_Box = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Labels of a node that should be taken and is not."""
+
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Labels of a node that two variants take."""
+
+    first: str
+    second: str
+    labels: Mapping[str, str]
+
+
+def terms_of(pod_spec: Mapping[str, Any]) -> Terms:
+    """The nodes that a pod template asks for: nodeSelector AND required node affinity.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an empty term takes no node.
+    """
+    selector = pod_spec.get("nodeSelector") or {}
+    base = tuple(Requirement(key, "In", (str(value),)) for key, value in selector.items())
+    required = pod_spec
+    for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
+        required = required.get(step) or {}
+    if not required:
+        return (base,)
+    return tuple((*base, *term) for entry in required.get("nodeSelectorTerms") or () if (term := _term(entry)))
+
+
+def matches(terms: Terms, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is one of them."""
+    return any(all(_holds(requirement, labels.get(requirement.key)) for requirement in term) for term in terms)
+
+
+def find_gap(wanted: Terms, parts: Iterable[Terms], ignored: Terms = ()) -> Gap | None:
+    """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is none."""
+    parts = list(parts)
+    atoms = _Atoms((wanted, ignored, *parts))
+    others = [box for terms in (ignored, *parts) for box in atoms.boxes(terms)]
+    for box in atoms.boxes(wanted):
+        if (left := _outside(box, others)) is not None:
+            return Gap(atoms.labels(left))
+    return None
+
+
+def find_overlaps(parts: Mapping[str, Terms], ignored: Terms = ()) -> Iterator[Overlap]:
+    """For each two parts that share a node which is not ignored, such a node."""
+    atoms = _Atoms((ignored, *parts.values()))
+    others = atoms.boxes(ignored)
+    boxes = {name: atoms.boxes(terms) for name, terms in parts.items()}
+    for first, second in combinations(parts, 2):
+        shared = (both for a in boxes[first] for b in boxes[second] if (both := atoms.meet(a, b)) is not None)
+        left = next((rest for box in shared if (rest := _outside(box, others)) is not None), None)
+        if left is not None:
+            yield Overlap(first, second, atoms.labels(left))
+
+
+def _term(entry: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(str(e.get("key")), str(e.get("operator")), tuple(str(v) for v in e.get("values") or ()))
+        for part in ("matchExpressions", "matchFields")
+        for e in entry.get(part) or ()
+    )
+
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    """One requirement against a label's value, None where the node has no such label."""
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            bound, number = _number(next(iter(requirement.values), "")), _number(value or "")
+            if bound is None or number is None:
+                return False
+            return number > bound if requirement.operator == "Gt" else number < bound
+        case _:
+            return False
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+class _Atoms:
+    """What can be told apart of each key that some terms mention: absence first, then values; an atom is a bit."""
+
+    def __init__(self, all_terms: Iterable[Terms]) -> None:
+        mentioned: dict[str, set[str]] = {}
+        for requirement in (r for terms in all_terms for term in terms for r in term):
+            values = mentioned.setdefault(requirement.key, set())
+            if requirement.operator in ("Gt", "Lt"):
+                bounds = (n for n in map(_number, requirement.values) if n is not None)
+                values.update(str(n + d) for n in bounds for d in (-1, 0, 1))
+            else:
+                values.update(requirement.values)
+        self.values: dict[str, list[str | None]] = {}
+        for key, values in mentioned.items():
+            absent: list[str | None] = [] if key == _FIELD else [None]
+            self.values[key] = [*absent, *sorted(values), _fresh(values)]
+
+    def boxes(self, terms: Terms) -> list[_Box]:
+        """The terms as boxes, without those that hold no node."""
+        return [box for term in terms if (box := self._box(term)) is not None]
+
+    def _box(self, term: Sequence[Requirement]) -> _Box | None:
+        box: _Box = {}
+        for requirement in term:
+            mask = self._mask(requirement)
+            box[requirement.key] = box.get(requirement.key, mask) & mask
+        return box if all(box.values()) else None
+
+    def _mask(self, requirement: Requirement) -> int:
+        values = self.values[requirement.key]
+        return sum(1 << bit for bit, value in enumerate(values) if _holds(requirement, value))
+
+    def meet(self, a: _Box, b: _Box) -> _Box | None:
+        """The box of what is in both."""
+        both = {key: a.get(key, -1) & b.get(key, -1) for key in {**a, **b}}
+        return both if all(both.values()) else None
+
+    def labels(self, box: _Box) -> dict[str, str]:
+        """Labels of one node in the box, as few as will do."""
+        chosen = {key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in sorted(box.items())}
+        missing = {key: values[0] for key, values in sorted(self.values.items()) if key not in box}
+        return {key: value for key, value in {**missing, **chosen}.items() if value is not None}
+
+    def full(self, key: str) -> int:
+        """Every atom of the key."""
+        return (1 << len(self.values[key])) - 1
+
+
+def _fresh(values: set[str]) -> str:
+    name = "other"
+    while name in values:
+        name += "-"
+    return name
+
+
+def _outside(box: _Box, others: Sequence[_Box]) -> _Box | None:
+    """A part of the box that none of the others reaches; None where they cover it."""
+    crossing = []
+    for other in others:
+        if any(not box.get(key, -1) & mask for key, mask in other.items()):
+            continue
+        if all(key in box and not box[key] & ~mask for key, mask in other.items()):
+            return None
+        crossing.append(other)
+    if not crossing:
+        return box
+    # The one that cuts the box in the fewest places leaves the fewest pieces.
+    cut = min(crossing, key=lambda other: sum(key not in box or bool(box[key] & ~mask) for key, mask in other.items()))
+    rest = [other for other in crossing if other is not cut]
+    inside = dict(box)
+    for key, mask in cut.items():
+        outside = inside.get(key, -1) & ~mask
+        if outside and (left := _outside({**inside, key: outside}, rest)) is not None:
+            return left
+        inside[key] = inside.get(key, -1) & mask
+    return None

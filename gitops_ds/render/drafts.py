@@ -1,0 +1,108 @@
+"""Documents of a file on their way to manifests: which of them are objects, lists opened, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds.kinds import documents
+from gitops_ds.kinds.documents import Document
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.objects import Path
+
+# Where a pointer stands; bound to the files of a snapshot.
+PlaceOf = Callable[[Pointer], Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An object before it has its namespace, its labels and its digest."""
+
+    body: dict[str, Any]
+    base: Pointer
+    set_by: Mapping[Path, tuple[Pointer, ...]] = field(default_factory=dict)
+    agent: str = ""
+    variant: str = ""
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What a file holds: objects, and complaints. A file with neither holds nothing for a cluster."""
+
+    drafts: tuple[Draft, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def read(file: str, data: bytes) -> Objects:
+    """The objects of one file.
+
+    A file in which some documents are objects and others are not is a finding for each of the others: kubectl would stop there.
+    """
+    parsed = documents.read(file, data)
+    drafts: list[Draft] = []
+    odd: list[Document] = []
+    findings = list(parsed.findings)
+    for document in parsed.documents:
+        if document.value is None:
+            continue
+        if is_sops(document.value):
+            findings.append(_sops(documents.place(file, data, document.index, ("sops",), key=True)))
+        elif is_object(document.value):
+            drafts.extend(_opened(document.value, Pointer(file, document.index, ())))
+        else:
+            odd.append(document)
+    told = odd if drafts else [document for document in odd if _nearly(document.value)]
+    findings.extend(_odd(document.value, documents.place(file, data, document.index, ())) for document in told)
+    return Objects(tuple(drafts), tuple(findings))
+
+
+def is_object(value: Any) -> bool:
+    """Whether a document is a Kubernetes object. A kustomization is not: no API server takes one."""
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("apiVersion"), str)
+        and isinstance(value.get("kind"), str)
+        and not value["apiVersion"].startswith("kustomize.config.k8s.io/")
+    )
+
+
+def is_sops(value: Any) -> bool:
+    """Whether SOPS encrypted the document: https://github.com/getsops/sops writes its metadata under `sops`, with a `mac`."""
+    return isinstance(value, Mapping) and isinstance(value.get("sops"), Mapping) and "mac" in value["sops"]
+
+
+def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[Draft]:
+    """The object itself, or the entries of a list, which may leave out what the list's kind says (kubectl's typed lists)."""
+    items = value.get("items")
+    if not (value["kind"].endswith("List") and isinstance(items, list)):
+        yield Draft(value, pointer)
+        return
+    for index, item in enumerate(items):
+        if isinstance(item, Mapping):
+            own = dict(item)
+            if value["kind"] != "List":
+                own = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")} | own
+            yield from _opened(own, Pointer(pointer.file, pointer.document, (*pointer.path, "items", index)))
+
+
+def _nearly(value: Any) -> bool:
+    """Whether someone meant an object: metadata, and one of apiVersion and kind."""
+    return (
+        isinstance(value, Mapping) and isinstance(value.get("metadata"), Mapping) and ("kind" in value) != ("apiVersion" in value)
+    )
+
+
+def _odd(value: Any, place: Place) -> Finding:
+    if not isinstance(value, Mapping):
+        what = "is not an object"
+    else:
+        what = "has no " + " and no ".join(key for key in ("apiVersion", "kind") if not isinstance(value.get(key), str))
+    return refusal("DS005", f"this document {what}; add it, or move what is not for Kubernetes to a file of its own", place)
+
+
+def _sops(place: Place) -> Finding:
+    advice = "decrypt it outside of Git, keep the values in an external secret store, or leave the file out with .gitopsdsignore"
+    return refusal("DS801", f"this file is encrypted by SOPS, and gitops-ds holds no keys: {advice}", place)

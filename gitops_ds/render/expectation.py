@@ -1,0 +1,68 @@
+"""What variants.yaml expects of an agent's DaemonSets, held against their affinities as they came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.render import coverage, layout, variants
+from gitops_ds.render.agent import Agent, Surroundings
+from gitops_ds.render.coverage import EVERYWHERE, Terms
+from gitops_ds.render.drafts import Draft
+
+_LINUX: Terms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
+
+
+def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterator[Finding]:
+    """A finding with a node's labels for each pair of variants that share a node, and for an expected node without any.
+
+    Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes that are said to get none.
+    """
+    found = around.layout
+    wanted, _ = variants.read(agent.variants, found, around.facts)
+    if all(variant.absent or variant.at is None for variant in wanted):
+        return
+    ignored: Terms = (around.facts.ignore,) if around.facts.ignore else ()
+    places = {variant.name: found.place(variant.at) for variant in wanted if variant.at}
+    never = {variant.name: variant.terms for variant in wanted if variant.never}
+    universe, findings = _universe(agent, around)
+    yield from findings
+    for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
+        parts = {d.variant: terms(d) for d in drafts if d.base == document and d.variant} | never
+        for overlap in coverage.find_overlaps(parts, ignored):
+            message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {show(overlap.labels)}"
+            yield refusal("DS602", message, places[overlap.second])
+        gap = coverage.find_gap(universe, parts.values(), ignored) if universe else None
+        if gap:
+            message = f"no variant of agent {agent.name} takes a node {show(gap.labels)}, which `expect` counts on"
+            place = found.place(agent.variants.at("expect", "coverage"))
+            yield refusal("DS603", message, place)
+
+
+def terms(draft: Draft) -> Terms:
+    """The nodes that a rendered DaemonSet asks for."""
+    spec = draft.body
+    for step in ("spec", "template", "spec"):
+        spec = spec.get(step) or {}
+    return coverage.terms_of(spec)
+
+
+def show(labels: Mapping[str, str]) -> str:
+    """A node's labels in words."""
+    return "with " + ", ".join(f"{key}={value}" for key, value in labels.items()) if labels else "without any of the labels"
+
+
+def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:
+    """The nodes that `expect` counts on; none where it says nothing."""
+    wanted = agent.variants.section("expect").get("coverage")
+    match wanted:
+        case "all-linux-nodes":
+            return _LINUX, []
+        case "all":
+            return EVERYWHERE, []
+        case Mapping():
+            at = agent.variants.at("expect", "coverage", "pool")
+            return variants.pool_terms(layout.texts(wanted.get("pool")), at, around.layout, around.facts)
+        case _:
+            return (), []

@@ -1,0 +1,121 @@
+"""Why a value is what it is: every place that set it, the winner first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.errors import UsageError
+from gitops_ds.model.bundle import Bundle, Manifest, Pointer
+from gitops_ds.model.finding import Place
+from gitops_ds.model.objects import Key, Path, show_path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import agent as one
+from gitops_ds.render import bundle as bundles
+from gitops_ds.render import coverage, layout, paths, traced, variants
+from gitops_ds.render.layout import Layout
+from gitops_ds.render.traced import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One place that set a value, and the path of the scalar that it set (empty: the value asked for)."""
+
+    place: Place
+    path: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A value of an agent, and who set it, the winner first.
+
+    `key` is the DaemonSet that was looked at, `variant` its variant (empty without variants). Of a mapping or a list, `set_by`
+    holds the places of its scalars, each with its own path.
+    """
+
+    value: Any
+    set_by: tuple[Setting, ...]
+    key: Key
+    variant: str = ""
+
+
+def explain(
+    snapshot: Snapshot, agent: str, path: str = "", *, cluster: str = "", node_labels: Mapping[str, str] | None = None
+) -> Explanation:
+    """The value at a path and every file, line and column that set it.
+
+    `path` is a parameter's name (and a way into it), or a way into the DaemonSet's manifest; empty means the whole of it. Of an
+    agent with variants, `node_labels` choose the one whose nodes they match; without them it is `default`. Raises UsageError for
+    an agent, a path or a node that it knows nothing of.
+    """
+    found = layout.read(snapshot)
+    steps = paths.parse(path)
+    if steps is None:
+        raise UsageError(f"{path!r} is no path; write it like spec.template.spec.containers[0].image")
+    rendered = bundles.render(snapshot, cluster=cluster)
+    manifest = _chosen(rendered, agent, node_labels)
+    if steps and agent in found.agents:
+        parameter = _parameter(found, rendered, manifest, str(steps[0]))
+        if parameter is not None:
+            way = paths.resolve(traced.plain(parameter), steps[1:])
+            if way is None:
+                raise UsageError(f"the parameter {steps[0]} of agent {agent} has nothing at {show_path(steps[1:])}")
+            return _told(paths.get(parameter, way), found, manifest)
+    way = paths.resolve(manifest.body, steps)
+    if way is None:
+        raise UsageError(f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}")
+    return _told(paths.get(_as_tree(manifest), way), found, manifest)
+
+
+def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
+    """The DaemonSet of the agent that such a node gets."""
+    candidates = [m for m in rendered.manifests.values() if m.agent == agent and m.key.kind == "DaemonSet"]
+    if not candidates:
+        known = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
+        raise UsageError(f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}")
+    if labels is not None:
+        taking = [m for m in candidates if coverage.matches(_terms(m), labels)]
+        if not taking:
+            raise UsageError(f"agent {agent} has no DaemonSet for a node with these labels")
+        return taking[0]
+    return next((m for m in candidates if m.variant in ("", variants.DEFAULT)), candidates[0])
+
+
+def _terms(manifest: Manifest) -> coverage.Terms:
+    spec: Mapping[str, Any] = manifest.body
+    for step in ("spec", "template", "spec"):
+        spec = spec.get(step) or {}
+    return coverage.terms_of(spec)
+
+
+def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> Tree | None:
+    around = bundles.surroundings(found, rendered.cluster)
+    agent = one.read(manifest.agent, found)
+    if name not in agent.declared.names:
+        return None
+    wanted, _ = variants.read(agent.variants, found, rendered.cluster)
+    variant = next((v for v in wanted if v.name == (manifest.variant or variants.DEFAULT)), wanted[-1])
+    return one.scope(agent, around, variant, one.Rendered()).values.get(name)
+
+
+def _as_tree(manifest: Manifest) -> Tree:
+    """The body as a tree again: what has no pointers of its own stands at its path under the base."""
+    origin = manifest.origin
+
+    def walk(value: Any, path: Path) -> Tree:
+        if isinstance(value, Mapping):
+            return {key: walk(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item, (*path, index)) for index, item in enumerate(value)]
+        if value is None:
+            return None
+        own = Pointer(origin.base.file, origin.base.document, origin.base.path + path)
+        return traced.Scalar(value, origin.set_by.get(path, (own,)))
+
+    return walk(manifest.body, ())
+
+
+def _told(tree: Tree, found: Layout, manifest: Manifest) -> Explanation:
+    settings = [Setting(found.place(pointer), path) for path, scalar in traced.scalars(tree) for pointer in scalar.set_by]
+    return Explanation(traced.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant)

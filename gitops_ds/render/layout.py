@@ -1,0 +1,191 @@
+"""What a repository says of itself: gitops-ds.yaml, environments/, clusters/, and which agents there are.
+
+Read leniently: `validate.schema` complains of unknown keys and wrong types at their lines; here only what can be used counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.kinds import documents
+from gitops_ds.model.bundle import Pointer, Pool, Requirement
+from gitops_ds.model.finding import Finding, Place
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import ignore
+
+SETTINGS = "gitops-ds.yaml"
+IGNORE_FILE = ".gitopsdsignore"
+MANIFEST_SUFFIXES = frozenset([".yaml", ".yml", ".json"])
+# Any of these in agents/NAME/ makes it an agent of our format even where there is no gitops-ds.yaml.
+_OURS = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml"])
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A parsed file of ours: its first document's value (a mapping, else empty), and where it stands."""
+
+    name: str
+    value: Mapping[str, Any] = field(default_factory=dict)
+
+    def at(self, *path: str | int) -> Pointer:
+        """The pointer to a value of this file."""
+        return Pointer(self.name, 0, path)
+
+    def section(self, *path: str) -> Mapping[str, Any]:
+        """The mapping at a path; empty where there is none."""
+        value: Any = self.value
+        for step in path:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else {}
+
+    def text(self, *path: str) -> str:
+        """The text at a path; empty where there is none."""
+        value = self.section(*path[:-1]).get(path[-1])
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked for.
+
+    `ours`: the repository has files of our format; without, everything is a plain manifest.
+    """
+
+    snapshot: Snapshot
+    files: Mapping[PurePosixPath, bytes]
+    settings: File
+    ours: bool
+    ignored: ignore.Patterns = ignore.NONE
+
+    @cached_property
+    def clusters(self) -> Mapping[str, File]:
+        """clusters/NAME.yaml by NAME."""
+        return self._folder("clusters") if self.ours else {}
+
+    @cached_property
+    def environments(self) -> Mapping[str, File]:
+        """environments/NAME.yaml by NAME."""
+        return self._folder("environments") if self.ours else {}
+
+    @cached_property
+    def agents(self) -> Mapping[str, tuple[PurePosixPath, ...]]:
+        """The files of agents/NAME/ by NAME, those that kustomize made included."""
+        found: dict[str, list[PurePosixPath]] = {}
+        for path in sorted({*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}):
+            if len(path.parts) > 2 and path.parts[0] == "agents":
+                found.setdefault(path.parts[1], []).append(path)
+        if not self.ours:
+            return {}
+        if not self.settings.name:
+            found = {name: paths for name, paths in found.items() if any(p.name in _OURS for p in paths)}
+        return {name: tuple(paths) for name, paths in found.items()}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all environments and clusters: what files under values/ and patches/ may be called."""
+        said = {cluster.text("environment") for cluster in self.clusters.values()}
+        return frozenset({*self.clusters, *self.environments, *said} - {""})
+
+    def place(self, pointer: Pointer, *, key: bool = False) -> Place:
+        """Where the pointer's value stands (or its key), or as near to it as the file goes."""
+        path = PurePosixPath(pointer.file)
+        if path.suffix not in MANIFEST_SUFFIXES or is_config(path) or path not in self.snapshot.files:
+            return Place(pointer.file, 1, 1)
+        return documents.place(pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key)
+
+    def read(self, path: PurePosixPath) -> File:
+        """The file as one of ours; its syntax errors are told by `findings_of`."""
+        data = self.files.get(path)
+        if data is None:
+            return File("")
+        values = [document.value for document in documents.read(str(path), data).documents]
+        return File(str(path), values[0] if values and isinstance(values[0], Mapping) else {})
+
+    def findings_of(self, path: PurePosixPath) -> tuple[Finding, ...]:
+        """What keeps the file from being read."""
+        return tuple(documents.read(str(path), self.files[path]).findings) if path in self.files else ()
+
+    def _folder(self, name: str) -> dict[str, File]:
+        paths = sorted(p for p in self.files if p.parent == PurePosixPath(name) and p.suffix == ".yaml")
+        return {path.stem: self.read(path) for path in paths}
+
+
+def read(snapshot: Snapshot) -> Layout:
+    """The layout of a snapshot: what is ignored is not in it."""
+    settings_path = PurePosixPath(SETTINGS)
+    lines: list[str] = []
+    if (own := snapshot.files.get(PurePosixPath(IGNORE_FILE))) is not None:
+        lines += own.decode("utf-8", "replace").splitlines()
+    everything = Layout(snapshot, snapshot.files, File(""), ours=False)
+    settings = everything.read(settings_path)
+    lines += texts(settings.value.get("ignore"))
+    taken = ignore.patterns(lines)
+    files = {
+        path: snapshot.files[path]
+        for path in sorted(snapshot.files)
+        if path not in snapshot.consumed and not taken.take(path) and not _hidden(path)
+    }
+    return Layout(snapshot, files, settings, bool(settings.name) or any(_is_ours(path) for path in files), taken)
+
+
+def is_config(path: PurePosixPath) -> bool:
+    """Whether this is a file of an agent's config/ folder, which is taken byte by byte."""
+    return len(path.parts) > 3 and path.parts[0] == "agents" and path.parts[2] == "config"
+
+
+def requirements(value: Any) -> tuple[Requirement, ...]:
+    """The conditions of a `match:` list: `{key, in: [...]}`, `{key, notIn: [...]}`, `{key, exists: true|false}`."""
+    found = []
+    for entry in value if isinstance(value, list) else []:
+        key = entry.get("key") if isinstance(entry, Mapping) else None
+        if not isinstance(key, str):
+            continue
+        if "in" in entry:
+            found.append(Requirement(key, "In", texts(entry["in"])))
+        elif "notIn" in entry:
+            found.append(Requirement(key, "NotIn", texts(entry["notIn"])))
+        else:
+            found.append(Requirement(key, "DoesNotExist" if entry.get("exists") is False else "Exists"))
+    return tuple(found)
+
+
+def pools(cluster: File) -> tuple[Pool, ...]:
+    """The pools that a cluster file names, in its order."""
+    found = []
+    for name, pool in cluster.section("pools").items():
+        if isinstance(pool, Mapping):
+            nodes = pool.get("nodes")
+            found.append(Pool(name, requirements(pool.get("match")), nodes if isinstance(nodes, int) else 0))
+    return tuple(found)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list; a single text is a list of one."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(entry for entry in value if isinstance(entry, str)) if isinstance(value, list) else ()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean "x"?` where something known is near, else what is known, else nothing."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known: {', '.join(names[:12])}" if names else ""
+
+
+def _hidden(path: PurePosixPath) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _is_ours(path: PurePosixPath) -> bool:
+    parts = path.parts
+    if len(parts) == 2 and parts[0] == "clusters":
+        return path.suffix == ".yaml"
+    return len(parts) == 3 and parts[0] == "agents" and parts[2] in _OURS

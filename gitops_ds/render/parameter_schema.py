@@ -1,0 +1,74 @@
+"""An agent's values against its params.schema.json, complaint by complaint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.objects import show_path
+from gitops_ds.render import traced, values
+from gitops_ds.render.layout import Layout
+from gitops_ds.render.traced import Tree
+from gitops_ds.render.values import Parameters
+
+# A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one.
+Definition = Callable[[str], Mapping[str, Any] | None]
+
+# Findings of a kind that the other checks know carry their number.
+_RULES = {"type": "DS004", "enum": "DS006", "const": "DS006", "required": "DS005", "additionalProperties": "DS003"}
+
+
+def check(
+    declared: Parameters, resolved: Mapping[str, Tree], agent: str, found: Layout, definition: Definition
+) -> Iterator[Finding]:
+    """What the schema has against the values, at the line of the layer that set them."""
+    if not declared.schema.value:
+        return
+    # Imported here: 80 ms that a repository of plain manifests need not pay.
+    import jsonschema
+    import referencing.exceptions
+    from jsonschema import Draft202012Validator as Validator
+
+    try:
+        Validator.check_schema(declared.schema.value)
+        validator = Validator(declared.schema.value, registry=_registry(definition))
+        instance = {name: traced.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
+        errors = sorted(validator.iter_errors(instance), key=lambda error: [str(step) for step in error.absolute_path])
+    except jsonschema.SchemaError as bad:
+        yield refusal("DS801", f"this is no JSON schema: {bad.message}", found.place(declared.schema.at(*bad.absolute_path)))
+        return
+    except referencing.exceptions.Unresolvable as bad:
+        yield refusal("DS801", f"the schema refers to {bad.ref}, which is not known", found.place(declared.schema.at()))
+        return
+    for error in errors:
+        path = tuple(error.absolute_path)
+        rule = _RULES.get(str(error.validator), "DS006")
+        if not path and error.validator == "required":
+            for name in sorted(set(error.validator_value) - instance.keys()):
+                message = f"agent {agent} has no value for {name}; give it one under values/, or a default here"
+                yield refusal("DS005", message, found.place(declared.schema.at("properties", name), key=True))
+        elif path:
+            pointer = values.place_of(str(path[0]), path[1:], resolved, declared)
+            yield refusal(rule, f"parameter {show_path(path)} of agent {agent}: {error.message}", found.place(pointer))
+
+
+def missing(declared: Parameters, resolved: Mapping[str, Tree]) -> frozenset[str]:
+    """Required parameters without a value; `check` tells of them."""
+    required = declared.schema.value.get("required")
+    return frozenset(name for name in (required if isinstance(required, list) else ()) if name not in resolved)
+
+
+def _registry(definition: Definition) -> Any:
+    """Resolves `k8s:NAME`; nothing is ever fetched."""
+    import referencing
+    import referencing.exceptions
+    import referencing.jsonschema
+
+    def retrieve(uri: str) -> Any:
+        schema = definition(uri.removeprefix("k8s:")) if uri.startswith("k8s:") else None
+        if schema is None:
+            raise referencing.exceptions.NoSuchResource(uri)
+        return referencing.jsonschema.DRAFT202012.create_resource(schema)
+
+    return referencing.Registry(retrieve=retrieve)  # type: ignore[call-arg]  # attrs

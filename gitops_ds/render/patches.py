@@ -1,0 +1,92 @@
+"""Patches on rendered objects, for what no parameter covers: strategic merge documents and JSON Patch operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.kinds import json_patch, strategic_merge
+from gitops_ds.kinds.documents import Document
+from gitops_ds.kinds.json_patch import PatchFailed
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.render import traced
+from gitops_ds.render.drafts import PlaceOf
+from gitops_ds.render.traced import Tree
+
+# What only names the object that a merge document is for.
+_IDENTITY = ("apiVersion", "kind")
+_IDENTITY_METADATA = ("name", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One change and which objects it is for; an empty name means all of the kind.
+
+    `change` is a traced tree: a list of JSON Patch operations, or a mapping to merge.
+    """
+
+    kind: str
+    name: str
+    change: Tree
+    at: Pointer
+
+    def fits(self, kind: str, *names: str) -> bool:
+        """Whether an object of this kind, known by these names, is meant."""
+        return self.kind == kind and (not self.name or self.name in names)
+
+
+def of_documents(file: str, documents: tuple[Document, ...]) -> Iterator[Patch]:
+    """The patches of a file: documents with a kind, lists of operations, or lists of `{target, patch}`."""
+    for document in documents:
+        at = Pointer(file, document.index, ())
+        if isinstance(document.value, list):
+            yield from of_entries(document.value, at)
+        elif isinstance(document.value, Mapping):
+            yield from of_entry(document.value, at)
+
+
+def of_entries(entries: Any, at: Pointer) -> Iterator[Patch]:
+    """The patches of a list: bare operations are for the DaemonSet."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, Mapping):
+            yield from of_entry(entry, Pointer(at.file, at.document, (*at.path, index)))
+
+
+def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
+    """The patch of one entry, by its shape: `op`, `target` and `patch`, or an object's `kind`."""
+    if "op" in entry:
+        yield Patch("DaemonSet", "", [traced.trace(entry, at)], at)
+    elif isinstance(entry.get("target"), Mapping):
+        target, inner = entry["target"], Pointer(at.file, at.document, (*at.path, "patch"))
+        change = entry.get("patch")
+        if isinstance(change, Mapping):
+            change = _without_identity(change)
+        yield Patch(str(target.get("kind", "DaemonSet")), str(target.get("name", "")), traced.trace(change, inner), at)
+    elif "kind" in entry:
+        metadata = entry.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        yield Patch(str(entry["kind"]), str(name or ""), traced.trace(_without_identity(entry), at), at)
+
+
+def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | None]:
+    """The traced object after the patch; as it was, with a finding, where the patch can't be done."""
+    if isinstance(patch.change, dict):
+        return strategic_merge.apply(tree, patch.change, patch.kind), None
+    try:
+        return json_patch.apply(tree, patch.change), None
+    except PatchFailed as failed:
+        at = patch.at
+        operation = patch.change[failed.index] if isinstance(patch.change, list) and patch.change else None
+        first = next((scalar.set_by[0] for _, scalar in traced.scalars(operation)), at)
+        pointer = Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
+        return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
+
+
+def _without_identity(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge document without what names its object: a name in it must not undo a variant's."""
+    rest = {key: value for key, value in document.items() if key not in _IDENTITY}
+    if isinstance(rest.get("metadata"), Mapping):
+        rest["metadata"] = {k: v for k, v in rest["metadata"].items() if k not in _IDENTITY_METADATA}
+    return rest

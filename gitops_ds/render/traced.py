@@ -1,0 +1,86 @@
+"""Values that know who set them: trees of dicts and lists whose scalars carry their pointers.
+
+A `Scalar` equals its plain value, so that patches and comparisons work on traced trees as on plain ones. None, `{}` and `[]`
+stay plain: patches need to see them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.objects import Path
+
+# dict[str, Tree] | list[Tree] | Scalar | None
+Tree = Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A text, number or boolean, and the pointers that set it, the winner first."""
+
+    value: str | int | float | bool
+    set_by: tuple[Pointer, ...]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the plain value and to any other scalar of that value: who set it does not count."""
+        return bool(self.value == (other.value if isinstance(other, Scalar) else other))
+
+    def __hash__(self) -> int:
+        """As the plain value."""
+        return hash(self.value)
+
+
+def trace(value: Any, pointer: Pointer) -> Tree:
+    """The value as a tree, each scalar set by its own place below the pointer."""
+    file, document = pointer.file, pointer.document
+
+    def walk(value: Any, path: Path) -> Tree:
+        if isinstance(value, Mapping):
+            return {key: walk(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item, (*path, index)) for index, item in enumerate(value)]
+        return value if value is None else Scalar(value, (Pointer(file, document, path),))
+
+    return walk(value, pointer.path)
+
+
+def set_by(value: Any, *pointers: Pointer) -> Tree:
+    """The value as a tree, every scalar of it set by these pointers as they are."""
+    if isinstance(value, Mapping):
+        return {key: set_by(item, *pointers) for key, item in value.items()}
+    if isinstance(value, list):
+        return [set_by(item, *pointers) for item in value]
+    return value if value is None else Scalar(value, pointers)
+
+
+def plain(tree: Tree) -> Any:
+    """The tree without its pointers."""
+    if isinstance(tree, dict):
+        return {key: plain(item) for key, item in tree.items()}
+    if isinstance(tree, list):
+        return [plain(item) for item in tree]
+    return tree.value if isinstance(tree, Scalar) else tree
+
+
+def scalars(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
+    """Every scalar, with the way to it."""
+    if isinstance(tree, dict):
+        for key, item in tree.items():
+            yield from scalars(item, (*path, key))
+    elif isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from scalars(item, (*path, index))
+    elif isinstance(tree, Scalar):
+        yield path, tree
+
+
+def origins(tree: Tree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
+    """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the base."""
+    found = {}
+    for path, scalar in scalars(tree):
+        if scalar.set_by != (Pointer(base.file, base.document, base.path + path),):
+            found[path] = scalar.set_by
+    return found

@@ -1,0 +1,137 @@
+"""The values of an agent's parameters: layers, the last wins, and what the parameters' schema says of the result.
+
+Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) < variant. A value replaces the
+whole parameter, mappings too: a parameter is one thing, read in one place and checked as one; merging would let a key that
+nobody sees any more live on below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.bundle import ClusterFacts, Pointer
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.objects import Path
+from gitops_ds.render import layout, paths, traced
+from gitops_ds.render.layout import File, Layout
+from gitops_ds.render.traced import Scalar, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values at a place. `own`: written for this agent, so that a name it has not is a mistake."""
+
+    values: Mapping[str, Any]
+    at: Pointer
+    own: bool = True
+
+    def pointer(self, *path: str | int) -> Pointer:
+        """The pointer to a value of this layer."""
+        return Pointer(self.at.file, self.at.document, (*self.at.path, *path))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What an agent can be told: names, the schema (empty: none), its defaults by name."""
+
+    names: frozenset[str]
+    schema: File
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The default of each parameter that has one."""
+        known = self.schema.section("properties")
+        return {name: p["default"] for name, p in known.items() if isinstance(p, Mapping) and "default" in p}
+
+
+def parameters(schema: File, bound: Mapping[str, Any]) -> Parameters:
+    """The parameters that a schema and the `bind:` of a source declare."""
+    return Parameters(frozenset({*schema.section("properties"), *bound}), schema)
+
+
+def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File], facts: ClusterFacts) -> list[Layer]:
+    """The layers below a variant's, the weakest first, without the schema's defaults. `own` is values/NAME.yaml by NAME."""
+
+    def of_agent(file: File) -> Layer:
+        return Layer(file.section("agents", agent, "values"), file.at("agents", agent, "values"))
+
+    def beside(name: str) -> Layer:
+        file = own.get(name, File(""))
+        return Layer(file.value, file.at())
+
+    found = [
+        Layer(environment.section("values"), environment.at("values"), own=False),
+        Layer(cluster.section("values"), cluster.at("values"), own=False),
+        of_agent(environment),
+        beside(facts.environment),
+        of_agent(cluster),
+    ]
+    if facts.name != facts.environment:
+        found.append(beside(facts.name))
+    return [layer for layer in found if layer.values]
+
+
+def resolve(declared: Parameters, stack: Sequence[Layer]) -> dict[str, Tree]:
+    """Each parameter that has a value, as a tree whose scalars know who set them and whom that won over."""
+    lowest = [
+        Layer({name: value}, Pointer(declared.schema.name, 0, ("properties", name, "default")))
+        for name, value in declared.defaults.items()
+    ]
+    resolved: dict[str, Tree] = {}
+    for name in sorted(declared.names):
+        setters: list[tuple[Any, Pointer]] = [(layer.values[name], layer.at) for layer in lowest if name in layer.values]
+        setters += [(layer.values[name], layer.pointer(name)) for layer in stack if name in layer.values]
+        if setters:
+            resolved[name] = _layered(setters[::-1])
+    return resolved
+
+
+def unknown(declared: Parameters, stack: Sequence[Layer], agent: str, found: Layout) -> Iterator[Finding]:
+    """Values that were written for this agent under a name that it has not."""
+    for layer in stack:
+        for name in layer.values:
+            if layer.own and name not in declared.names:
+                hint = layout.did_you_mean(name, declared.names) or "; declare it in params.schema.json"
+                yield refusal("DS802", f"agent {agent} has no parameter {name}{hint}", found.place(layer.pointer(name), key=True))
+
+
+def own_files(paths: Sequence[PurePosixPath], folder: str, found: Layout) -> dict[str, File]:
+    """values/NAME.yaml of an agent, parsed, by NAME."""
+    return {p.stem: found.read(p) for p in paths if len(p.parts) == 4 and p.parts[2] == folder and p.suffix == ".yaml"}
+
+
+def _layered(setters: list[tuple[Any, Pointer]]) -> Tree:
+    """The first setter's value; each scalar also names the later setters that had something at its place."""
+    winner, at = setters[0]
+
+    def walk(value: Any, path: Path) -> Tree:
+        if isinstance(value, Mapping):
+            return {key: walk(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item, (*path, index)) for index, item in enumerate(value)]
+        if value is None:
+            return None
+        losers = (Pointer(p.file, p.document, (*p.path, *path)) for v, p in setters[1:] if _has(v, path))
+        return Scalar(value, (Pointer(at.file, at.document, (*at.path, *path)), *losers))
+
+    return walk(winner, ())
+
+
+def _has(value: Any, path: Path) -> bool:
+    return paths.resolve(value, path) is not None
+
+
+def place_of(name: str, path: Path, resolved: Mapping[str, Tree], declared: Parameters) -> Pointer:
+    """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that of a scalar below or above."""
+    value: Tree = resolved.get(name)
+    for step in path:
+        if paths.resolve(value, (step,)) is None:
+            break
+        value = value[step]
+    for below, scalar in traced.scalars(value):
+        winner = scalar.set_by[0]
+        return Pointer(winner.file, winner.document, winner.path[: len(winner.path) - len(below)])
+    return declared.schema.at("properties", name)

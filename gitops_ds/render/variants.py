@@ -1,0 +1,250 @@
+"""Variants of an agent over sets of nodes: ordered, the first match wins, so each one's affinity excludes those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model import names
+from gitops_ds.model.bundle import ClusterFacts, Pointer, Requirement
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.render import layout, traced
+from gitops_ds.render.coverage import EVERYWHERE, Terms
+from gitops_ds.render.layout import File, Layout
+from gitops_ds.render.traced import Tree
+
+DEFAULT = "default"
+# More terms than this nobody can read, and the scheduler walks them for every pod and node.
+MOST_TERMS = 16
+_BLOW_UP = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
+
+    `never`: its nodes get no pod, said and not forgotten. `absent`: this cluster has none of its pools. `at` points at the entry.
+    """
+
+    name: str
+    at: Pointer | None
+    terms: Terms
+    values: Mapping[str, Any]
+    patches: Any = None
+    never: bool = False
+    absent: bool = False
+
+    def below(self, *path: str | int) -> Pointer | None:
+        """The pointer to something in the entry."""
+        return self.at and Pointer(self.at.file, self.at.document, (*self.at.path, *path))
+
+
+ONLY = Variant(DEFAULT, None, EVERYWHERE, {})
+
+
+def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant], list[Finding]]:
+    """The variants of an agent's variants.yaml for a cluster; one that takes every node where there is no such file."""
+    entries = file.value.get("variants")
+    if not isinstance(entries, list) or not entries:
+        return [ONLY], []
+    variants: list[Variant] = []
+    findings: list[Finding] = []
+    before: list[Terms] = []
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            continue
+        name, at = entry["name"], file.at("variants", index)
+        if any(name == other.name for other in variants):
+            findings.append(refusal("DS801", f"there are two variants {name}", found.place(file.at("variants", index, "name"))))
+            continue
+        own, unknown = _own(entry.get("nodes"), file.at("variants", index, "nodes"), found, facts)
+        findings += unknown
+        terms = without(own, before)
+        absent = not own
+        if own and terms is not None and not terms:
+            message = f"variant {name} can never take a node: those before it take them all; put it first, or narrow them"
+            findings.append(refusal("DS604", message, found.place(at)))
+            absent = True
+        if terms is None or len(terms) > MOST_TERMS:
+            message = f"variant {name} needs more than {MOST_TERMS} affinity terms; give its nodes one pool label of their own"
+            findings.append(refusal("DS306", message, found.place(at)))
+            terms, absent = (), True
+        before.append(own)
+        values = entry.get("values")
+        variants.append(
+            Variant(
+                name,
+                at,
+                terms,
+                values if isinstance(values, Mapping) else {},
+                entry.get("patches"),
+                never=entry.get("deploy") == "never",
+                absent=absent,
+            )
+        )
+    return variants or [ONLY], findings
+
+
+def pool_terms(wanted: Iterable[str], at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
+    """The nodes of pools by name. One that another cluster has is empty here; one that no cluster has is a finding."""
+    here = {pool.name: pool.match for pool in facts.pools}
+    everywhere = {name for cluster in found.clusters.values() for name in cluster.section("pools")}
+    terms: list[tuple[Requirement, ...]] = []
+    findings = []
+    for name in wanted:
+        if name in here:
+            terms.append(here[name])
+        elif name not in everywhere:
+            hint = layout.did_you_mean(name, everywhere) or "; name it under `pools:` of a clusters/*.yaml"
+            findings.append(refusal("DS802", f"there is no pool {name}{hint}", found.place(at)))
+    return tuple(terms), findings
+
+
+def without(own: Terms, before: Iterable[Terms]) -> Terms | None:
+    """The nodes of `own` that are in none of `before`; None where that takes too many terms to write down.
+
+    The negation of an AND is an OR of the negated parts, so each earlier term multiplies; contradictions and terms that another
+    one holds are dropped on the way.
+    """
+    terms = _simplified(own)
+    for earlier in (term for terms_before in before for term in terms_before):
+        terms = _simplified((*term, _negated(requirement)) for term in terms for requirement in earlier)
+        if len(terms) > _BLOW_UP:
+            return None
+    return terms
+
+
+def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
+    """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the template's own."""
+    if variant.at is None:
+        return daemonset
+    daemonset = dict(daemonset)
+    spec = _child(daemonset, "spec")
+    template = _child(spec, "template")
+    if variant.name != DEFAULT:
+        metadata = _child(daemonset, "metadata")
+        name_at = variant.below("name")
+        pointers = (name_at,) if name_at else ()
+        old = metadata.get("name")
+        if isinstance(old, traced.Scalar):
+            metadata["name"] = traced.Scalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
+        label = traced.Scalar(variant.name, pointers)
+        for owner in (metadata, _child(template, "metadata")):
+            _child(owner, "labels")[names.VARIANT] = label
+        _child(_child(spec, "selector"), "matchLabels")[names.VARIANT] = label
+    if variant.terms != EVERYWHERE:
+        affinity = _child(_child(_child(template, "spec"), "affinity"), "nodeAffinity")
+        required = _child(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+        own = required.get("nodeSelectorTerms")
+        generated = [_written(term, variant) for term in variant.terms]
+        required["nodeSelectorTerms"] = [_and(a, b) for a in own for b in generated] if own else generated
+    return daemonset
+
+
+def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    """A copy of the mapping under the key, put in its place; a new one where there is none."""
+    old = parent.get(key)
+    parent[key] = dict(old) if isinstance(old, dict) else {}
+    child: dict[str, Any] = parent[key]
+    return child
+
+
+def _and(own: Any, generated: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(own, dict) or not own:
+        return {}  # an empty term takes no node, and stays so
+    expressions = own.get("matchExpressions")
+    return {**own, "matchExpressions": [*(expressions if isinstance(expressions, list) else ()), *generated["matchExpressions"]]}
+
+
+def _written(term: Iterable[Requirement], variant: Variant) -> dict[str, Any]:
+    expressions = [{"key": r.key, "operator": r.operator} | ({"values": list(r.values)} if r.values else {}) for r in term]
+    tree: dict[str, Any] = traced.set_by({"matchExpressions": expressions}, *((variant.at,) if variant.at else ()))
+    return tree
+
+
+def _own(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
+    """The nodes that an entry names by pool, by labels, or (both) by labels within pools; all of them without `nodes`."""
+    if not isinstance(nodes, Mapping):
+        return EVERYWHERE, []
+    match = layout.requirements(nodes.get("match"))
+    if "pool" not in nodes:
+        return (match,), []
+    pointer = Pointer(at.file, at.document, (*at.path, "pool"))
+    terms, findings = pool_terms(layout.texts(nodes["pool"]), pointer, found, facts)
+    return _simplified((*term, *match) for term in terms), findings
+
+
+def _negated(requirement: Requirement) -> Requirement:
+    opposite = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
+    return Requirement(requirement.key, opposite[requirement.operator], requirement.values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What a key may be: these values or (`cofinite`) any but these, and whether it may be absent."""
+
+    values: frozenset[str]
+    cofinite: bool
+    absent: bool
+
+    def __and__(self, other: _Values) -> _Values:
+        absent = self.absent and other.absent
+        if self.cofinite and other.cofinite:
+            return _Values(self.values | other.values, cofinite=True, absent=absent)
+        if self.cofinite:
+            return _Values(other.values - self.values, cofinite=False, absent=absent)
+        return _Values(self.values - other.values if other.cofinite else self.values & other.values, cofinite=False, absent=absent)
+
+    def __bool__(self) -> bool:
+        return self.cofinite or self.absent or bool(self.values)
+
+
+_ANY = _Values(frozenset(), cofinite=True, absent=True)
+
+
+def _values(requirement: Requirement) -> _Values:
+    named = frozenset(requirement.values)
+    match requirement.operator:
+        case "In":
+            return _Values(named, cofinite=False, absent=False)
+        case "NotIn":
+            return _Values(named, cofinite=True, absent=True)
+        case "Exists":
+            return _Values(frozenset(), cofinite=True, absent=False)
+        case _:
+            return _Values(frozenset(), cofinite=False, absent=True)
+
+
+def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
+    """The least that says what is allowed. Intersections never make `some values, or absent`, which would take an OR."""
+    values = tuple(sorted(allowed.values))
+    if not allowed.cofinite:
+        return (Requirement(key, "In", values),) if values else (Requirement(key, "DoesNotExist"),)
+    exists = () if allowed.absent else (Requirement(key, "Exists"),)
+    return (*exists, Requirement(key, "NotIn", values)) if values else exists
+
+
+def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> Terms:
+    """The same nodes in fewer words: one condition a key, no term that takes nothing, none that another one holds."""
+    merged: list[dict[str, _Values]] = []
+    for term in terms:
+        allowed: dict[str, _Values] = {}
+        for requirement in term:
+            allowed[requirement.key] = allowed.get(requirement.key, _ANY) & _values(requirement)
+        if all(allowed.values()) and allowed not in merged:
+            merged.append({key: value for key, value in allowed.items() if value != _ANY})
+    kept = [
+        term for i, term in enumerate(merged) if not any(_holds(o, term) for j, o in enumerate(merged) if _before(i, j, merged))
+    ]
+    return tuple(tuple(r for key, allowed in term.items() for r in _requirements(key, allowed)) for term in kept)
+
+
+def _before(i: int, j: int, terms: list[dict[str, _Values]]) -> bool:
+    """Whether term j may push out term i: any other, but of two that say the same the first stays."""
+    return i != j and (terms[i] != terms[j] or j < i)
+
+
+def _holds(outer: Mapping[str, _Values], inner: Mapping[str, _Values]) -> bool:
+    """Whether every node of the inner term is one of the outer's."""
+    return all((inner.get(key, _ANY) & allowed) == inner.get(key, _ANY) for key, allowed in outer.items())
