@@ -87,6 +87,11 @@ def local(path: Path) -> dict[str, str]:
     return {**_ENVIRONMENT, "GIT_DIR": str(path), "GIT_ALLOW_PROTOCOL": "none", **_numbered(config)}
 
 
+def desk() -> dict[str, str]:
+    """The environment for looking at a person's own work tree: found by git itself, without hooks, monitors or transports."""
+    return {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": "none", **_numbered((*_CONFIG, ("safe.directory", "*")))}
+
+
 def network(path: Path, address: Address, access: Access) -> dict[str, str]:
     """The environment for commands that talk to the address: its transport alone, and our credentials."""
     scheme = address.scheme.value

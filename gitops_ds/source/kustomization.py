@@ -1,0 +1,174 @@
+"""What a kustomization.yaml names, so that we know what it is made of, and that nothing of it is somewhere else. Pure.
+
+Fields: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.kinds import documents
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.objects import Path
+
+NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
+
+# A list of texts, each a file, a directory with a kustomization, or (where kustomize allows it) YAML on several lines.
+_LISTS = (
+    "resources",
+    "bases",
+    "components",
+    "crds",
+    "configurations",
+    "generators",
+    "transformers",
+    "validators",
+    "patchesstrategicmerge",
+)
+_WITH_PATH = ("patches", "patchesjson6902", "replacements")
+_GENERATORS = ("configmapgenerator", "secretgenerator")
+_HELM = ("helmcharts", "helmchartinflationgenerator")
+# What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a query, a well-known host.
+_REMOTE = re.compile(
+    r"^[A-Za-z][A-Za-z0-9+.-]*:|::|^[^/]*@[^/]*[:/]|\?|^(?:www\.)?(?:github\.com|gitlab\.com|bitbucket\.org|dev\.azure\.com)[/:]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A text that names something, and the way to it in the file."""
+
+    text: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kustomization:
+    """A parsed kustomization file: what it names. A `component` is a part of others, never built by itself."""
+
+    file: PurePosixPath
+    names: tuple[Named, ...] = ()
+    component: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Reached:
+    """All that a kustomization is made of, over all its parts, and what is wrong with that."""
+
+    files: set[PurePosixPath] = field(default_factory=set)
+    directories: set[PurePosixPath] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]) -> dict[PurePosixPath, Kustomization]:
+    """The kustomizations by their directory; those below a directory whose name begins with a dot are not looked at."""
+    found: dict[PurePosixPath, Kustomization] = {}
+    for name in NAMES:
+        for path in files:
+            hidden = any(part.startswith(".") for part in path.parts)
+            if path.name == name and not hidden and not skip(path) and path.parent not in found:
+                found[path.parent] = read(path, files[path])
+    return dict(sorted(found.items()))
+
+
+def read(file: PurePosixPath, data: bytes) -> Kustomization:
+    """The file's meaning; a finding where it is no single mapping, or asks for Helm (which would fetch a chart)."""
+    parsed = documents.read(str(file), data)
+    if parsed.findings and any(f.refused for f in parsed.findings):
+        return Kustomization(file, findings=tuple(parsed.findings))
+    values = [d.value for d in parsed.documents if d.value is not None]
+    if len(values) != 1 or not isinstance(values[0], dict):
+        message = "a kustomization file holds one document, a mapping; see https://kubectl.docs.kubernetes.io"
+        return Kustomization(file, findings=(refusal(UNREADABLE, message, documents.place(str(file), data, 0, ())),))
+    value = values[0]
+    message = "Helm charts in a kustomization are not rendered: they would be fetched; commit the output of helm template instead"
+    helm = tuple(
+        refusal(UNREADABLE, message, documents.place(str(file), data, 0, (key,), key=True)) for key in value if key.lower() in _HELM
+    )
+    return Kustomization(file, tuple(_named(value)), value.get("kind") == "Component", helm)
+
+
+def _named(value: Mapping[str, Any]) -> Iterator[Named]:
+    for key, entry in value.items():
+        # Go's JSON, by which kustomize reads, takes a field's name in any case.
+        name = key.lower()
+        if name == "openapi" and isinstance(entry, dict):
+            yield from _text(entry, (key,), "path")
+        for index, item in enumerate(entry if isinstance(entry, list) else ()):
+            at: Path = (key, index)
+            if name in _LISTS and isinstance(item, str):
+                yield Named(item, at)
+            elif name in _WITH_PATH and isinstance(item, dict):
+                yield from _text(item, at, "path")
+            elif name in _GENERATORS and isinstance(item, dict):
+                yield from _text(item, at, "env")
+                yield from _sources(item, at)
+
+
+def _text(value: Mapping[str, Any], at: Path, wanted: str) -> Iterator[Named]:
+    for key, text in value.items():
+        if key.lower() == wanted and isinstance(text, str):
+            yield Named(text, (*at, key))
+
+
+def _sources(value: Mapping[str, Any], at: Path) -> Iterator[Named]:
+    """The files of a generator: `path`, or `key=path`."""
+    for key, entries in value.items():
+        if key.lower() in {"files", "envs"} and isinstance(entries, list):
+            for index, text in enumerate(entries):
+                if isinstance(text, str):
+                    yield Named(text.partition("=")[2] or text, (*at, key, index))
+
+
+def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
+    """The directories to be built: those that no other kustomization names, components excepted."""
+    used = {_joined(directory, named.text) for directory, k in found.items() for named in k.names}
+    return [directory for directory, k in found.items() if directory not in used and not k.component]
+
+
+def reach(top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], files: Mapping[PurePosixPath, bytes]) -> Reached:
+    """Follows the names from one kustomization through all its parts; whatever is remote or not there is refused."""
+    result = Reached()
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        if directory in result.directories:
+            continue
+        result.directories.add(directory)
+        here = found[directory]
+        result.files.add(here.file)
+        result.findings += here.findings
+        for named in here.names:
+            target = _joined(directory, named.text)
+            if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
+                continue
+            if _REMOTE.search(named.text):
+                said = (
+                    f"{named.text.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+                )
+                result.findings.append(_refused(REMOTE, said, here, named, files))
+            elif target is not None and target in found:
+                waiting.append(target)
+            elif target is not None and target in files:
+                result.files.add(target)
+            else:
+                said = f"there is no file {named.text!r}, and no directory of that name with a kustomization.yaml"
+                result.findings.append(_refused(MISSING, said, here, named, files))
+    return result
+
+
+def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
+    whole = posixpath.normpath(posixpath.join(str(directory), text))
+    return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
+
+
+def _refused(rule: str, message: str, here: Kustomization, named: Named, files: Mapping[PurePosixPath, bytes]) -> Finding:
+    return refusal(rule, message, documents.place(str(here.file), files[here.file], 0, named.path))

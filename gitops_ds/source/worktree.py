@@ -1,0 +1,104 @@
+"""A directory as it stands on somebody's desk, read as a snapshot without a commit.
+
+In a Git work tree these are the tracked files and the new ones that .gitignore does not name; elsewhere all files outside `.git`.
+The refusals are those of a commit (`tree`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import git
+
+from gitops_ds import errors
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.source import failures, hardening, reading, tree
+from gitops_ds.source.limits import DEFAULT, Limits
+from gitops_ds.source.tree import Entry, Kind
+
+
+def find_work_tree(path: Path) -> Path | None:
+    """The root of the Git work tree that the path is in, or None."""
+    start = path.resolve()
+    return next((d for d in (start, *start.parents) if (d / ".git").exists()), None)
+
+
+def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snapshot:
+    """The files under `path` of the directory as they are now; blocking.
+
+    Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it had not been there.
+    """
+    root = directory / reading.directory(path)
+    if not root.is_dir():
+        raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
+    try:
+        found = list(_entries(root, limits))
+        sifted = tree.sift(found, limits, lambda link: os.readlink(_file(root, link)))  # noqa: PTH115  names are bytes
+        files = dict(_contents(root, sifted))
+    except OSError as error:
+        raise errors.SourceError(f"{error.filename or root} can't be read: {error.strerror}") from None
+    return Snapshot(None, files, sifted.findings)
+
+
+def _file(root: Path, entry: Entry) -> bytes:
+    return os.path.join(os.fsencode(root), entry.name)  # noqa: PTH118  names are bytes
+
+
+def _contents(root: Path, sifted: tree.Sifted) -> Iterator[tuple[PurePosixPath, bytes]]:
+    for path, entry in sifted.wanted:
+        try:
+            # Not through a link that took the file's place since it was looked at.
+            descriptor = os.open(_file(root, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            continue
+        with os.fdopen(descriptor, "rb") as file:
+            yield path, file.read(entry.size)
+
+
+def _entries(root: Path, limits: Limits) -> Iterator[Entry]:
+    names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
+    for name in names:
+        entry = _entry(root, name)
+        if entry is not None:
+            yield entry
+
+
+def _entry(root: Path, name: bytes) -> Entry | None:
+    try:
+        found = os.lstat(os.path.join(os.fsencode(root), name))  # noqa: PTH118  names are bytes
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name, Kind.FILE, found.st_size)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(name, Kind.LINK)
+    # git lists a submodule, and a repository in the repository, as a directory.
+    return Entry(name.rstrip(b"/"), Kind.SUBMODULE if stat.S_ISDIR(found.st_mode) else Kind.OTHER)
+
+
+def _listed(root: Path, limits: Limits) -> list[bytes]:
+    """What git knows or would take, below the root, with names relative to it."""
+    runner = hardening.Git(root)
+    runner.update_environment(**hardening.desk())
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listing = runner.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, kill_after_timeout=limits.seconds)
+    except git.GitCommandNotFound:
+        raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
+    except git.GitCommandError as error:
+        words = error.stderr.strip().removeprefix("stderr:").strip(" '")
+        raise failures.translate(failures.Failure("read", str(root), words, str(root), limits.seconds)) from None
+    return sorted({name for name in listing.split(b"\0") if name})
+
+
+def _walked(root: Path) -> Iterator[bytes]:
+    base = os.fsencode(root)
+    for where, directories, names in os.walk(base):
+        # A link to a directory is listed among the directories, but not walked.
+        links = [d for d in directories if os.path.islink(os.path.join(where, d))]  # noqa: PTH114, PTH118  names are bytes
+        directories[:] = [d for d in directories if d != b".git"]
+        for name in (*names, *links):
+            yield os.path.relpath(os.path.join(where, name), base)  # noqa: PTH118  names are bytes
