@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+import yarl
 
 from gitops_ds import errors
 from gitops_ds.cluster import replies
@@ -204,7 +206,7 @@ class HttpCluster:
         try:
             return await self._session.request(
                 request.method,
-                self._access.url + request.path,
+                yarl.URL(self._access.url + request.path, encoded=True),
                 data=None if request.body is None else orjson.dumps(request.body),
                 params=request.query,
                 headers=headers,
@@ -235,8 +237,15 @@ def _socket(address: Any) -> socket.socket:
 def _path(resource: Resource, namespace: str, name: str = "") -> str:
     path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     if resource.namespaced and namespace:
-        path += f"/namespaces/{namespace}"
-    return f"{path}/{resource.plural}" + (f"/{name}" if name else "")
+        path += f"/namespaces/{_segment(namespace)}"
+    return f"{path}/{resource.plural}" + (f"/{_segment(name)}" if name else "")
+
+
+def _segment(name: str) -> str:
+    """A name inside a path. No name may lead elsewhere: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+    if name in (".", "..") or "/" in name or "%" in name:
+        raise errors.Invalid(f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid")
+    return urllib.parse.quote(name, safe=":")
 
 
 def _namespace(body: Body) -> str:

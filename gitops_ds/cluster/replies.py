@@ -24,8 +24,9 @@ _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
     429: errors.TooManyRequests,
 }
 
-# What a server-side apply says of a field that the schema doesn't know; the status is 500, though nothing failed.
-_UNKNOWN_FIELD = "failed to create typed patch object"
+# What a server-side apply says of a field that the schema doesn't know, or of a value that can't be decoded: the status is 500,
+# though the server is well.
+_MALFORMED = ("failed to create typed patch object", "failed to convert new object")
 
 
 def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> errors.ClusterError:
@@ -35,7 +36,7 @@ def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> er
     message = str(told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}")
     details = told.get("details") or {}
     causes = tuple({k: str(v) for k, v in cause.items()} for cause in details.get("causes") or ())
-    if status == 500 and message.startswith(_UNKNOWN_FIELD):
+    if status == 500 and message.startswith(_MALFORMED):
         status = 422
     kind = errors.AlreadyExists if reason == "AlreadyExists" else errors.Conflict if status == 409 else _BY_STATUS.get(status)
     if kind is None:

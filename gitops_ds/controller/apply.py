@@ -73,11 +73,11 @@ async def _ask(writer: Writer, manifest: Manifest) -> Answer:
         conflicts = conflicts_of(error)
         if not make.may_force(manifest.key, manifest.digest, conflicts, writer.terms):
             return Answer(conflicts=conflicts)
-    except errors.Invalid as error:
+    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
         return Answer(refused=str(error))
     try:
         return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
-    except errors.Invalid as error:
+    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
         return Answer(refused=str(error))
 
 
@@ -128,13 +128,20 @@ async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome,
             except errors.Conflict as error:
                 told = "; ".join(f"{c.field} is owned by {c.manager}" for c in conflicts_of(error)) or str(error)
                 outcome.refused.append((change, Refusal("conflict", f"{change.key}: {told}", change.key)))
-            except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
-                outcome.refused.append((change, Refusal("refused", f"{change.key}: {error}", change.key)))
+            except (errors.Unauthorized, errors.ClusterUnreachable):
+                raise
+            except errors.ClusterError as error:
+                outcome.refused.append((change, Refusal("refused", f"{change.key}: {error}{_advice(error)}", change.key)))
             else:
                 outcome.written.append(done)
                 tell(done)
 
     await asyncio.gather(*map(one, changes))
+
+
+def _advice(error: errors.ClusterError) -> str:
+    missing = isinstance(error, errors.NotFound) and str(error).startswith("namespaces ")
+    return "; put a Namespace into the repository, or create it" if missing else ""
 
 
 async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:

@@ -128,7 +128,7 @@ class _Turn:
             if _terminating_namespace(error):
                 return None
             stage.emit(ActionFailed(stage.clock(), key, action, error))
-            return error
+            return None if _is_final(action, error) else error
         if named is not None:
             stage.emit(Performed(stage.clock(), key, action, named))
         return None
@@ -202,14 +202,11 @@ class _Turn:
         return await self._patch(key, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC)
 
     async def _patch(self, key: Key, patch: Body, type: PatchType) -> Key | None:
-        """Patches a pod or a revision; the UID in the patch makes sure that it is the one that was seen.
-
-        422 comes for another UID, and for a revision whose data somebody wrote in other bytes: it can't be changed, and is left.
-        """
+        """Patches a pod or a revision; the UID in the patch makes sure that it is the one that was seen."""
         resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
         try:
             return self._keep(resource, await self.stage.cluster.patch(resource, key.namespace, key.name, patch, type=type))
-        except (NotFound, Invalid):
+        except NotFound:
             return None
 
     async def _confirm(self) -> None:
@@ -259,6 +256,14 @@ def _ending(pod: Body) -> Body:
     """A pod in the reply to its deletion; where it went at once the reply may lack the time of deletion."""
     metadata = pod.get("metadata") or {}
     return {**pod, "metadata": {"deletionTimestamp": metadata.get("creationTimestamp", ""), **metadata}}
+
+
+def _is_final(action: Action, error: ClusterError) -> bool:
+    """Whether trying again is of no use, and the object is left alone.
+
+    A patch gets 422 for another UID, and for a revision whose data somebody wrote in other bytes than ours: it can't be changed.
+    """
+    return isinstance(error, Invalid) and isinstance(action, RelabelPod | Adopt | Release | LabelRevision | RenumberRevision)
 
 
 def _terminating_namespace(error: ClusterError) -> bool:
