@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 Check = Callable[[Any], bool]
 
-_KNOWN: Final = frozenset({"type", "format", "enum", "required", "properties", "additionalProperties", "items", "$ref"})
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+_KNOWN: Final = frozenset({"type", "format", "enum", "required", "properties", "additionalProperties", "items", "$ref", LIST_KEYS})
 _REFERENCE: Final = "#/definitions/"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 _RANGES: Final = {"int32": 1 << 31, "int64": 1 << 63}
@@ -34,9 +35,13 @@ class Checks:
         """The check of a definition."""
         found = self._compiled.get(name)
         if found is None:
-            self._compiled[name] = lambda value: self._compiled[name](value)  # stands in while a definition is inside itself
+            self._compiled[name] = lambda value: self.of(name)(value)  # stands in while a definition is inside itself
             found = self._compiled[name] = self._compile(self._definitions[name])
         return found
+
+    def passes(self, schema: Mapping[str, Any], value: Any) -> bool:
+        """Whether a value surely meets a schema that stands in one of the definitions."""
+        return self._compile(schema)(value)
 
     def _compile(self, schema: Mapping[str, Any]) -> Check:
         if not _KNOWN.issuperset(schema):
@@ -63,7 +68,9 @@ class Checks:
             case ["number", "string"]:
                 return _number_or_text
             case "array":
-                return _array(self._compile(schema.get("items", {})))
+                items = _array(self._compile(schema.get("items", {})))
+                keys = schema.get(LIST_KEYS)
+                return _unlike(items, tuple(keys)) if keys else items
             case "object":
                 return self._object(schema)
             case _:
@@ -78,6 +85,11 @@ class Checks:
         if required:
             return _suspicious
         return _mapping(_anything if rest is True else self._compile(rest))
+
+
+def in_range(name: str, value: int) -> bool:
+    """Whether a number fits into `int32` or `int64`."""
+    return -_RANGES[name] <= value < _RANGES[name]
 
 
 def is_time(text: str) -> bool:
@@ -141,6 +153,23 @@ def _array(item: Check) -> Check:
     return check
 
 
+def _unlike(items: Check, keys: tuple[str, ...]) -> Check:
+    def check(value: Any) -> bool:
+        return items(value) and (len(value) < 2 or next(twins(value, keys), None) is None)
+
+    return check
+
+
+def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is left out is TCP."""
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, entry in enumerate(entries):
+        name = tuple(entry.get(key) or ("TCP" if key == "protocol" else None) for key in keys) if type(entry) is dict else (index,)
+        first = seen.setdefault(name, index)
+        if first != index:
+            yield first, index
+
+
 def _mapping(item: Check) -> Check:
     def check(value: Any) -> bool:
         return type(value) is dict and all(one is None or item(one) for one in value.values())
@@ -159,9 +188,6 @@ def _closed(properties: Mapping[str, Check], required: tuple[str, ...]) -> Check
             # null is an absent field to the API server
             if test is None or (one is not None and not test(one)):
                 return False
-        for name in required:
-            if value.get(name) is None:
-                return False
-        return True
+        return all(value.get(name) is not None for name in required)
 
     return check

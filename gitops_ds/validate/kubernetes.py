@@ -1,4 +1,4 @@
-"""The strict schemas of Kubernetes, one file a version (schemas/kubernetes, written by scripts/schemas), read when first asked for."""
+"""The strict schemas of Kubernetes: one file a version, written by scripts/schemas, read when first asked for."""
 
 from __future__ import annotations
 
@@ -49,3 +49,9 @@ def nearest(version: str) -> str:
     except (IndexError, ValueError):
         return NEWEST
     return min(VERSIONS, key=lambda known: abs(int(known.split(".")[1]) - minor))
+
+
+def definition(name: str, version: str = NEWEST) -> Mapping[str, Any] | None:
+    """A definition by its name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one."""
+    definitions = schemas(version).definitions
+    return {"$ref": f"#/definitions/{name}", "definitions": definitions} if name in definitions else None

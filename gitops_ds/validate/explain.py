@@ -1,0 +1,198 @@
+"""The words for what fastcheck found suspicious: jsonschema says what is wrong, and this says it so that one can mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gitops_ds.model.objects import Path, show_path
+from gitops_ds.validate import fastcheck, words
+
+UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
+
+_REFERENCE = "#/definitions/"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), and one sentence."""
+
+    rule: str
+    path: Path
+    message: str
+    on_key: bool = False
+
+
+def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks) -> Iterator[Problem]:
+    """Everything that the definition has against a body, in the order of the body; nothing if jsonschema has no complaint."""
+    schema = {"$ref": _REFERENCE + name, "definitions": definitions}
+    for error in _validator()(schema).iter_errors(body):
+        path: Path = tuple(error.absolute_path)
+        match error.validator:
+            case "unknown":
+                yield _unknown(definitions, name, path, error.instance, checks, error.validator_value)
+            case "missing":
+                field = str(error.message)
+                yield Problem(MISSING, path, f'"{field}" is missing{_where(path)}: it is required')
+            case "enum":
+                yield _not_among(path, error.instance, error.validator_value)
+            case "type":
+                yield _wrong_type(path, error.instance, error.validator_value)
+            case "twin":
+                yield Problem(TWIN, path, f"{show_path(path)}: {error.message}; keep one of them")
+            case _:
+                yield Problem(TYPE, path, f"{_name(path)} {error.message}")
+
+
+def _where(path: Path) -> str:
+    return f" in {show_path(path)}" if path else ""
+
+
+def _name(path: Path) -> str:
+    return show_path(path) or "the document"
+
+
+def _not_among(path: Path, value: Any, allowed: list[Any]) -> Problem:
+    if not isinstance(value, str):
+        return _wrong_type(path, value, "string")
+    hint = words.did_you_mean(value, [one for one in allowed if one])
+    return Problem(VALUE, path, f'{_name(path)} is "{value}", not {words.one_of(allowed)}{hint}')
+
+
+def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
+    hint = ""
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "string" in kinds and isinstance(value, bool | int | float):
+        written = str(value).lower() if isinstance(value, bool) else str(value)
+        hint = f': write "{written}", with quotes'
+    elif isinstance(value, str) and _reads_as(value) & set(kinds):
+        hint = f": write {value}, without quotes"
+    return Problem(TYPE, path, f"{_name(path)} must be {words.wanted(kind)}, not {words.shown(value)}{hint}")
+
+
+def _reads_as(text: str) -> set[str]:
+    if text in ("true", "false"):
+        return {"boolean"}
+    return {"integer", "number"} if text.removeprefix("-").isdecimal() else set()
+
+
+def _unknown(
+    definitions: Mapping[str, Any], root: str, path: Path, value: Any, checks: fastcheck.Checks, known: Mapping[str, Any]
+) -> Problem:
+    field = str(path[-1])
+    hint = words.did_you_mean(field, known)
+    if not hint:
+        home = _belongs(definitions, root, path, value, checks)
+        hint = f": it belongs under {home}" if home else ""
+    return Problem(UNKNOWN, path, f'unknown field "{field}"{_where(path[:-1])}{hint}', on_key=True)
+
+
+def _belongs(definitions: Mapping[str, Any], root: str, path: Path, value: Any, checks: fastcheck.Checks) -> str:
+    """Where in the same kind a field of this name takes this value: the home that shares most of the path, then the shortest."""
+    field, parent = path[-1], tuple(step for step in path[:-1] if isinstance(step, str))
+    best: tuple[int, int, tuple[str, ...]] | None = None
+    for home, name in _homes(definitions, root):
+        schema = definitions[name].get("properties", {}).get(field)
+        steps = tuple(step.removesuffix("[]") for step in home)
+        if schema is None or steps == parent or not checks.passes(schema, value):
+            continue
+        shared = sum(1 for _ in _common(steps, parent))
+        rank = (-shared, len(home), home)
+        best = min(best, rank) if best else rank
+    return ".".join(best[2]) or "the top level" if best else ""
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:
+    for mine, yours in zip(one, other, strict=False):
+        if mine != yours:
+            return
+        yield mine
+
+
+def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every object inside a kind, six levels deep, as (path, definition): breadth first, each where it is first met."""
+    todo: list[tuple[tuple[str, ...], str]] = [((), root)]
+    seen = {root}
+    while todo:
+        home, name = todo.pop(0)
+        yield home, name
+        for field, schema in definitions[name].get("properties", {}).items():
+            items = schema.get("items", {})
+            inner = schema.get("$ref") or items.get("$ref")
+            target = inner.removeprefix(_REFERENCE) if inner else ""
+            if target and field != "status" and target not in seen and len(home) < 6:
+                seen.add(target)
+                todo.append(((*home, field + "[]" * bool(items)), target))
+
+
+@cache
+def _validator() -> Any:
+    """jsonschema's validator, told what the API server thinks of null (an absent field), formats and twins.
+
+    Imported when it is needed: that takes 80 ms.
+    """
+    from jsonschema import Draft202012Validator, validators
+
+    extend: Any = validators.extend
+    return extend(
+        Draft202012Validator,
+        {
+            "properties": _properties,
+            "additionalProperties": _additional,
+            "required": _required,
+            "format": _format,
+            fastcheck.LIST_KEYS: _twins,
+        },
+    )
+
+
+def _error(message: str, **said: Any) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message, **said)
+
+
+def _properties(validator: Any, properties: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for name, schema in properties.items():
+            if instance.get(name) is not None:
+                yield from validator.descend(instance[name], schema, path=name, schema_path=name)
+
+
+def _additional(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    known = schema.get("properties", {})
+    for name, value in instance.items():
+        if name in known:
+            continue
+        if rest is False:
+            yield _error("", validator="unknown", validator_value=known, instance=value, path=(name,))
+        elif value is not None:
+            yield from validator.descend(value, rest, path=name)
+
+
+def _required(validator: Any, names: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for name in names:
+            if instance.get(name) is None:
+                yield _error(name, validator="missing")
+
+
+def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if isinstance(instance, str):
+        if name == "date-time" and not fastcheck.is_time(instance):
+            yield _error(f"is no point in time: {words.shown(instance)}; write 2026-01-31T12:00:00Z")
+        if name == "byte" and not fastcheck.is_base64(instance):
+            yield _error("is no base64: encode it, or use stringData")
+    elif isinstance(instance, int) and name in ("int32", "int64") and not fastcheck.in_range(name, instance):
+        yield _error(f"is too large: {instance} does not fit in {name[3:]} bits")
+
+
+def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "array"):
+        for first, again in fastcheck.twins(instance, tuple(keys)):
+            named = " and ".join(f"{key} {instance[again][key]}" for key in keys if key in instance[again])
+            yield _error(f"{named} is here a second time, as in entry {first}", validator="twin", path=(again,))

@@ -1,0 +1,80 @@
+"""What a rule is: one small function over one object's body, and a row in the table of rules.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import Body, Path
+
+# A body whose shape its schema has passed -> the path of each bad value, and a sentence.
+Check = Callable[[Body], Iterable[tuple[Path, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule by its number. `refused`: the API server, or the creation of every pod, would refuse what it finds."""
+
+    id: str
+    severity: Severity
+    refused: bool
+    summary: str
+    check: Check
+
+
+def refused(id: str, summary: str, check: Check) -> Rule:
+    """A rule for what the API server would refuse."""
+    return Rule(id, Severity.ERROR, True, summary, check)
+
+
+def section(value: Any) -> Mapping[str, Any]:
+    """A mapping that may be left out or null."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """A list that may be left out or null, its null entries too."""
+    return [one for one in value if one is not None] if isinstance(value, list) else []
+
+
+_TEMPLATES = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job")
+
+
+def pod_path(body: Body) -> Path | None:
+    """The way to the object that holds a pod's metadata and spec; None for a kind that makes no pods."""
+    kind = body.get("kind")
+    if kind == "Pod":
+        return ()
+    if kind in _TEMPLATES:
+        return ("spec", "template")
+    return ("spec", "jobTemplate", "spec", "template") if kind == "CronJob" else None
+
+
+def at(body: Any, path: Path) -> Any:
+    """The value at a path; None where it leads nowhere."""
+    for step in path:
+        if isinstance(body, Mapping):
+            body = body.get(str(step))
+        elif isinstance(body, list) and isinstance(step, int) and step < len(body):
+            body = body[step]
+        else:
+            return None
+    return body
+
+
+def pod_specs(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The pod spec of an object and the way to it; nothing for a kind that makes no pods."""
+    path = pod_path(body)
+    if path is not None and isinstance(spec := at(body, (*path, "spec")), Mapping):
+        yield (*path, "spec"), spec
+
+
+def containers(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Every container of an object's pods, the init containers first, and the way to each."""
+    for path, spec in pod_specs(body):
+        for field in ("initContainers", "containers"):
+            for index, container in enumerate(spec.get(field) or ()):
+                if isinstance(container, Mapping):
+                    yield (*path, field, index), container
