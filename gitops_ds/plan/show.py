@@ -1,0 +1,183 @@
+"""A plan as text, JSON and Markdown; the keys of the JSON are a contract (docs/command-line.md)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, NodeImpact, Operation, Plan, Rollout
+from gitops_ds.model.objects import Key, show_path
+from gitops_ds.plan import redact
+
+_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
+SHOWN_NODES = 12
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan by schemas/plan.schema.json."""
+    total = impact(plan)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Plan",
+        "commit": plan.commit,
+        "cluster": plan.cluster,
+        "hash": plan.hash,
+        "changes": [_change_json(change) for change in plan.changes],
+        "refusals": [
+            {"guard": refusal.guard, "message": refusal.message, **({"object": reference(refusal.key)} if refusal.key else {})}
+            for refusal in plan.refusals
+        ],
+        "nodes": {"gained": list(total.gained), "lost": list(total.lost), "restarted": list(total.restarted)},
+    }
+
+
+def reference(key: Key) -> dict[str, str]:
+    """An object as JSON names it."""
+    return {"group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    told: dict[str, Any] = {"operation": change.operation.value, "object": reference(change.key), "fields": []}
+    for field in change.fields:
+        shown = redact.field(change.key, field)
+        told["fields"].append({"path": show_path(shown.path), "old": shown.old, "new": shown.new})
+    if change.rollout:
+        rollout = change.rollout
+        told["rollout"] = {
+            "from": rollout.current,
+            "to": rollout.becomes,
+            "knownAs": rollout.known_as,
+            "restarts": list(change.nodes.restarted),
+        }
+    return told
+
+
+def impact(plan: Plan) -> NodeImpact:
+    """The nodes of all changes together, each named once."""
+    parts = [change.nodes for change in plan.changes]
+    return NodeImpact(
+        tuple(sorted({node for part in parts for node in part.gained})),
+        tuple(sorted({node for part in parts for node in part.lost})),
+        tuple(sorted({node for part in parts for node in part.restarted})),
+    )
+
+
+def as_text(plan: Plan) -> str:
+    """The plan for a terminal; lines of change begin with `+`, `~` or `-`, refusals with `!`."""
+    return "\n".join(_text(plan)) + "\n"
+
+
+def _text(plan: Plan) -> Iterator[str]:
+    for change in plan.writes:
+        yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
+        for field in change.fields:
+            shown = redact.field(change.key, field)
+            yield f"      {show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
+        for line in _rollout_lines(change):
+            yield f"      {line}"
+    for refusal in plan.refusals:
+        yield f"  ! {refusal.message}"
+    if plan.writes or plan.refusals:
+        yield ""
+    yield f"Plan: {_summary(plan)}."
+    yield f"Hash: {plan.hash}"
+
+
+def _summary(plan: Plan) -> str:
+    count = Counter(change.operation for change in plan.changes)
+    total = impact(plan)
+    words = f"{count[Operation.CREATE]} to create, {count[Operation.UPDATE]} to update, {count[Operation.DELETE]} to delete, "
+    words += f"{count[Operation.KEEP]} unchanged"
+    if total != NodeImpact():
+        words += f"; nodes: {len(total.gained)} gained, {len(total.lost)} lost, {len(total.restarted)} restarted"
+    return words
+
+
+def _rollout_lines(change: Change) -> Iterator[str]:
+    rollout, nodes = change.rollout, change.nodes
+    if rollout and change.operation is Operation.UPDATE:
+        yield _revision(rollout)
+    if nodes.gained:
+        yield f"gains {_nodes(nodes.gained)}"
+    if nodes.lost:
+        yield f"loses {_nodes(nodes.lost)}"
+    if nodes.restarted:
+        yield f"restarts {_nodes(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
+    elif rollout and rollout.rolls and change.operation is Operation.UPDATE and _strategy(change) == "OnDelete":
+        yield "restarts nothing until a pod is deleted (OnDelete)"
+
+
+def _revision(rollout: Rollout) -> str:
+    if not rollout.rolls:
+        return "no new revision: no pod restarts"
+    if rollout.known_as is not None:
+        return f"back to revision {rollout.known_as}, which becomes revision {rollout.becomes}"
+    return f"new revision {rollout.becomes}"
+
+
+def _strategy(change: Change) -> str:
+    spec = (change.manifest.body.get("spec") or {}) if change.manifest else {}
+    return str((spec.get("updateStrategy") or {}).get("type") or "RollingUpdate")
+
+
+def _pace(change: Change, nodes: int) -> str:
+    spec = (change.manifest.body.get("spec") or {}) if change.manifest else {}
+    rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
+    surge = rolling.get("maxSurge") or 0
+    share = surge if surge not in (0, "0%") else rolling.get("maxUnavailable", 1)
+    at_once = max(1, -(-int(share[:-1]) * nodes // 100) if isinstance(share, str) and share.endswith("%") else int(share))
+    return f"at most {at_once} at a time, so in {-(-nodes // at_once)} batches"
+
+
+def _nodes(some: Sequence[str]) -> str:
+    shown = ", ".join(some[:SHOWN_NODES])
+    more = f" and {len(some) - SHOWN_NODES} more" if len(some) > SHOWN_NODES else ""
+    return f"{len(some)} node{'s' if len(some) != 1 else ''}: {shown}{more}"
+
+
+def _value(shown: Any) -> str:
+    if shown is None:
+        return "(none)"
+    text = json.dumps(shown, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def as_markdown(plan: Plan) -> str:
+    """The plan for a pull request's comment."""
+    where = f" for `{plan.cluster}`" if plan.cluster else ""
+    lines = [f"### Plan{where}: {_summary(plan)}", ""]
+    if plan.writes:
+        lines += ["| | object | revision | nodes |", "|---|---|---|---|"]
+        lines += [_row(change) for change in plan.writes]
+    if any(change.fields for change in plan.writes):
+        lines += ["", "<details><summary>Fields</summary>", ""]
+        for change in plan.writes:
+            for field in change.fields:
+                shown = redact.field(change.key, field)
+                lines.append(
+                    f"- {_code(f'{change.key} {show_path(shown.path)}')}: {_code(_value(shown.old))} → {_code(_value(shown.new))}"
+                )
+        lines += ["", "</details>"]
+    lines += [f"- **refused**: {_code(refusal.message)}" for refusal in plan.refusals]
+    return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`", ""])
+
+
+def _row(change: Change) -> str:
+    revision = _revision(change.rollout) if change.rollout and change.fields else ""
+    return f"| {change.operation.value} | {_code(str(change.key))} | {revision} | {_counts(change.nodes)} |"
+
+
+def _counts(nodes: NodeImpact) -> str:
+    parts = ((nodes.gained, "gained"), (nodes.lost, "lost"), (nodes.restarted, "restarted"))
+    return ", ".join(f"{len(some)} {word}" for some, word in parts if some)
+
+
+def _code(text: str) -> str:
+    """Text from a manifest inside a code span that it can't leave, also in a table."""
+    longest = max((len(run) for run in text.replace("|", "\\|").split() if set(run) == {"`"}), default=0)
+    ticks = "`" * (longest + 1 if "`" in text else 1)
+    inner = text.replace("|", "\\|").replace("\n", " ")
+    return f"{ticks}{inner}{ticks}" if "`" not in inner else f"{ticks}` {inner} `{ticks}"
