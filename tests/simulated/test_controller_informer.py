@@ -1,0 +1,191 @@
+"""List and watch: the machine as a table, and the driver and the store on the simulated API server in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import requests, virtual_time
+from gitops_ds.controller import informer
+from gitops_ds.controller.informer import Ended, Failing, Following, Returning, Start, State, Store, WorldVersion
+from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.objects import CONFIG_MAP, Body
+
+LISTING = Listing((), "7")
+EVENT = WatchEvent(EventType.MODIFIED, {}, "8")
+BOOKMARK = WatchEvent(EventType.BOOKMARK, {}, "9")
+GONE, DOWN = errors.Expired("too old"), errors.ClusterUnreachable("no answer")
+
+ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
+    ("a list is followed from its version", Start(3), LISTING, Following("7", 3), True),
+    ("an event moves the version on and pays off failures", Following("7", 3), EVENT, Following("8"), True),
+    ("so does a bookmark", Following("8"), BOOKMARK, Following("9"), True),
+    ("a watch that lived long and ended is taken up again", Following("7", 3), Ended(600), Returning("7"), False),
+    ("one that ended at once counts as a failure", Following("7"), Ended(0.1), Returning("7", 1), False),
+    ("an error after a long life is the first one", Following("7", 5), Ended(600, DOWN), Returning("7", 1), True),
+    ("an error after a short one is one more", Following("7", 5), Ended(1, DOWN), Returning("7", 6), True),
+    ("a version too old asks for a new list", Following("7"), Ended(1, GONE), Start(1), True),
+    ("the same world is followed on", Returning("7"), WorldVersion("7"), Following("7"), False),
+    ("a later one too", Returning("99"), WorldVersion("100"), Following("99"), False),
+    ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
+    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100"), False),
+    ("a refused list is tried again", Start(), DOWN, Start(1), True),
+    ("also when asking for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
+]
+
+
+@pytest.mark.parametrize(("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_the_machine(state: State, heard: informer.Heard, after: State, tells: bool) -> None:
+    step = informer.step(state, heard, 0.0)
+    assert step.state == after
+    assert (step.told is not None) == tells
+
+
+def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
+    waits = [informer.step(Start(failures), DOWN, 0.0).wait for failures in range(8)]
+    assert waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    assert informer.step(Start(), DOWN, 0.5).wait == 0.8 * 1.5
+    assert informer.step(Following("7"), Ended(600), 0.5).wait == 0
+
+
+def test_a_server_that_names_a_wait_gets_it() -> None:
+    error = errors.TooManyRequests("slow down")
+    error.retry_after = 17.0
+    assert informer.step(Start(), error, 0.0).wait == 17.0
+
+
+def config_map(name: str, **data: str) -> Body:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def names(store: Store[Any]) -> list[str]:
+    return sorted(key.name for key in store.objects)
+
+
+@contextlib.asynccontextmanager
+async def followed(cluster: simulated.Cluster, store: Store[Any]) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0))
+    try:
+        await asyncio.wait_for(store.synced.wait(), 10)
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def running(**habits: float) -> tuple[simulated.Cluster, simulated.Client]:
+    cluster = simulated.Cluster(habits=simulated.Habits(**habits))
+    await cluster.start()
+    return cluster, cluster.client("people")
+
+
+def test_a_store_follows_and_tells_what_changed() -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        await people.create(CONFIG_MAP, config_map("a"))
+        told: list[tuple[str, str]] = []
+        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        async with followed(cluster, store):
+            await people.create(CONFIG_MAP, config_map("b"))
+            await people.delete(CONFIG_MAP, "default", "a")
+            await asyncio.sleep(1)
+            assert names(store) == ["b"]
+            assert told == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+    virtual_time.run(scene())
+
+
+def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        for name in "abc":
+            await people.create(CONFIG_MAP, config_map(name))
+        told: list[tuple[str, str]] = []
+        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        async with followed(cluster, store):
+            cluster.faults = lambda request: requests.failure(503) if request.verb in ("watch", "list") else None
+            cluster.cut_watches()
+            await asyncio.sleep(5)
+            assert store.failing is not None
+            await people.delete(CONFIG_MAP, "default", "a")
+            await people.patch(CONFIG_MAP, "default", "b", {"data": {"x": "y"}})
+            cluster.server.store.compact()
+            cluster.faults = requests.none
+            told.clear()
+            await asyncio.sleep(60)
+            assert told == [("MODIFIED", "b"), ("DELETED", "a")]
+            assert names(store) == ["b", "c"]
+            assert store.failing is None
+
+    virtual_time.run(scene())
+
+
+def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
+    async def scene() -> None:
+        cluster, people = await running(bookmark_every=60.0)
+        store: Store[Body] = Store(dict)
+        async with followed(cluster, store):
+            before = int(store.version)
+            await people.create(CONFIG_MAP, {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}})
+            await asyncio.sleep(61)
+            assert int(store.version) > before
+
+    virtual_time.run(scene())
+
+
+class OlderWorld:
+    """A cluster that is put back to an earlier version, and whose watches are then silent, as after a restored backup."""
+
+    def __init__(self) -> None:
+        self.version, self.items = "1000", (config_map("old"), config_map("lost"))
+        self.lists: list[Selection] = []
+
+    async def list(self, _resource: Any, which: Selection) -> Listing:
+        self.lists.append(which)
+        return Listing(() if which.fields else self.items, self.version)
+
+    async def watch(self, _resource: Any, _since: str, _which: Selection) -> AsyncIterator[WatchEvent]:
+        await asyncio.sleep(300)
+        for event in ():
+            yield event
+
+
+def test_a_world_that_went_back_is_listed_anew() -> None:
+    async def scene() -> None:
+        world, store = OlderWorld(), Store[Body](dict)
+        task = asyncio.create_task(informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0))  # type: ignore[arg-type]
+        await asyncio.sleep(400)
+        assert names(store) == ["lost", "old"]
+        assert len(world.lists) == 2
+        world.version, world.items = "40", (config_map("old"),)
+        await asyncio.sleep(300)
+        assert (names(store), store.version) == (["old"], "40")
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(scene())
+
+
+def test_a_failure_is_told_and_tried_again() -> None:
+    told: list[informer.Told] = []
+
+    async def scene() -> None:
+        cluster, _ = await running()
+        cluster.faults = lambda request: requests.failure(403) if request.number < 4 else None
+        task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0))
+        await asyncio.sleep(10)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(scene())
+    assert [type(entry) for entry in told] == [Failing] * 3 + [Listing]
+    assert [entry.retry_in for entry in told if isinstance(entry, Failing)] == [0.8, 1.6, 3.2]

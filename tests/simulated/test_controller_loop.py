@@ -1,0 +1,341 @@
+"""The whole controller on the simulated API server, in virtual time: it makes the fleet right, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import requests, virtual_time
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.core import health
+from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.model import record
+from gitops_ds.model.cluster import EventType, PatchType
+from gitops_ds.model.decision import CreatePod, HealthState
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key
+from tests.core import world
+
+KEY = Key("apps", "DaemonSet", "default", "agent")
+
+
+def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
+    body = world.daemonset(image, **spec)
+    return {**body, "metadata": {"name": "agent", "namespace": "default"}}
+
+
+@dataclass
+class Stand:
+    """A cluster, a client for the tests, and kubelets that make every pod ready, unless its image is bad."""
+
+    cluster: simulated.Cluster
+    people: Any
+    records: list[record.Record] = field(default_factory=list)
+    controllers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def begin(self, powers: Powers = Powers.FULL) -> Controller:
+        """Starts a controller, as another process would."""
+        chance = random.Random(1).random
+        controller = Controller(self.cluster, powers, self.records.append, clock=simulated.clock(), chance=chance)
+        self.controllers.append(asyncio.create_task(controller.run()))
+        return controller
+
+    async def kill(self) -> None:
+        """Ends all controllers where they stand."""
+        for task in self.controllers:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self.controllers.clear()
+
+    async def kubelets(self) -> None:
+        while True:
+            listing = await self.people.list(POD)
+            for body in listing.items:
+                await self.make_ready(body)
+            with contextlib.suppress(errors.Expired):
+                async for event in self.people.watch(POD, listing.version):
+                    if event.type in (EventType.ADDED, EventType.MODIFIED):
+                        await self.make_ready(event.object)
+
+    async def make_ready(self, body: Body) -> None:
+        if body.get("status", {}).get("conditions"):
+            return
+        ready = "bad" not in body["spec"]["containers"][0]["image"]
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": virtual_time.timestamp(simulated.clock()())}
+        status = {"phase": "Running", "conditions": [condition]}
+        with contextlib.suppress(errors.NotFound):
+            await self.people.patch(POD, "default", body["metadata"]["name"], {"status": status}, subresource="status")
+
+    async def edit(self, image: str) -> None:
+        containers = [{"name": "agent", "image": image}]
+        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+        await self.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+    async def pods(self) -> Counter[tuple[str, str]]:
+        """How many pods of each node and image."""
+        found = (await self.people.list(POD)).items
+        return Counter((pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found)
+
+    async def status(self) -> dict[str, Any]:
+        found = await self.people.get(DAEMONSET, "default", "agent")
+        return dict(found.get("status") or {})
+
+
+@contextlib.asynccontextmanager
+async def stand(nodes: int, body: dict[str, Any] | None = None, **habits: float) -> AsyncIterator[Stand]:
+    cluster = simulated.Cluster(habits=simulated.Habits(**habits))
+    await cluster.start()
+    people = cluster.client("people")
+    for index in range(nodes):
+        await people.create(NODE, {"apiVersion": "v1", "kind": "Node", **world.node(f"node-{index}")})
+    await people.create(DAEMONSET, body or daemonset())
+    there = Stand(cluster, people)
+    kubelets = asyncio.create_task(there.kubelets())
+    try:
+        yield there
+    finally:
+        await there.kill()
+        kubelets.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await kubelets
+        await cluster.stop()
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await scene()
+
+    virtual_time.run(run())
+
+
+def each(nodes: int, image: str = "agent:1") -> dict[tuple[str, str], int]:
+    return {(f"node-{index}", image): 1 for index in range(nodes)}
+
+
+def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
+    async def scene() -> None:
+        async with stand(5) as there:
+            controller = there.begin()
+            await asyncio.sleep(5)
+            assert await there.pods() == each(5)
+            status = await there.status()
+            assert (status["desiredNumberScheduled"], status["numberAvailable"], status["observedGeneration"]) == (5, 5, 1)
+            seen = controller.observe(KEY)
+            assert health.judge(seen).state is HealthState.HEALTHY
+            assert not [r for r in there.records if isinstance(r, record.ActionFailed | record.StatusFailed | record.WatchFailed)]
+
+    play(scene)
+
+
+def test_a_rollout_and_its_way_back_end_and_the_first_revision_comes_again() -> None:
+    async def scene() -> None:
+        async with stand(4, latency=0.01) as there:
+            there.begin()
+            for image, numbers in (("agent:1", [1]), ("agent:2", [1, 2]), ("agent:1", [2, 3])):
+                await there.edit(image)
+                await asyncio.sleep(30)
+                assert await there.pods() == each(4, image)
+                held = (await there.people.list(CONTROLLER_REVISION)).items
+                assert sorted(body["revision"] for body in held) == numbers
+
+    play(scene)
+
+
+def test_a_bad_image_reaches_one_node_and_is_named() -> None:
+    async def scene() -> None:
+        async with stand(4) as there:
+            controller = there.begin()
+            await asyncio.sleep(5)
+            await there.edit("bad")
+            await asyncio.sleep(700)
+            assert sum(count for (_, image), count in (await there.pods()).items() if image == "bad") == 1
+            judged = health.judge(controller.observe(KEY))
+            assert (judged.state, len(judged.nodes)) == (HealthState.FAILED, 4)
+
+    play(scene)
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=st.lists(st.floats(0.005, 0.4), min_size=1, max_size=6), surge=st.booleans())
+def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(lives: list[float], surge: bool) -> None:
+    async def scene() -> None:
+        body = daemonset(updateStrategy=world.rolling(0, 2) if surge else world.rolling(2))
+        async with stand(6, body, latency=0.01) as there:
+            for life in lives:
+                there.begin()
+                await asyncio.sleep(life)
+                assert max((await there.pods()).values(), default=1) == 1
+                await there.kill()
+            await there.edit("agent:2")
+            there.begin()
+            there.begin()
+            await asyncio.sleep(60)
+            assert await there.pods() == each(6, "agent:2")
+
+    play(scene)
+
+
+def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
+    def lost(request: requests.Request) -> requests.Fault | None:
+        return requests.Silence(5, done=True) if request.verb == "create" and request.number % 3 == 0 else None
+
+    async def scene() -> None:
+        async with stand(6) as there:
+            there.cluster.faults = lost
+            there.begin()
+            await asyncio.sleep(200)
+            assert await there.pods() == each(6)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
+def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin(powers)
+            await asyncio.sleep(1000)
+            assert there.cluster.count.writes == 0
+            decided = [r for r in there.records if isinstance(r, record.Decided)]
+            assert bool(decided) == (powers is Powers.OBSERVE)
+            assert not any(r.performed for r in decided)
+
+    play(scene)
+
+
+def test_a_quiet_hour_costs_nothing_but_new_watches() -> None:
+    async def scene() -> None:
+        async with stand(5, watch_for=600.0) as there:
+            there.begin()
+            await asyncio.sleep(100)
+            there.cluster.count.reset()
+            await asyncio.sleep(3600)
+            assert there.cluster.count.writes == 0
+            assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 4 * 6
+
+    play(scene)
+
+
+def test_a_quota_that_refuses_every_pod_is_asked_seldom_and_the_status_goes_on() -> None:
+    def refused(request: requests.Request) -> requests.Fault | None:
+        return requests.failure(403, "exceeded quota") if request.verb == "create" and request.resource == POD else None
+
+    async def scene() -> None:
+        async with stand(100) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(600)
+            assert there.cluster.count.of("create", "pods") < 40
+            assert (await there.status())["desiredNumberScheduled"] == 100
+            there.cluster.faults = requests.none
+            await asyncio.sleep(600)
+            assert await there.pods() == each(100)
+
+    play(scene)
+
+
+def test_what_happens_while_the_watch_is_lost_is_made_good() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await asyncio.sleep(5)
+            there.cluster.faults = lambda request: requests.failure(503) if request.verb in ("watch", "list") else None
+            there.cluster.cut_watches()
+            await asyncio.sleep(1)
+            for body in (await there.people.list(POD)).items[:2]:
+                await there.people.delete(POD, "default", body["metadata"]["name"])
+            there.cluster.server.store.compact()
+            assert sum((await there.pods()).values()) == 1
+            there.cluster.faults = requests.none
+            await asyncio.sleep(120)
+            assert await there.pods() == each(3)
+
+    play(scene)
+
+
+def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
+    async def scene() -> None:
+        async with stand(1) as there:
+            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            body = revisions.new(found, 1)
+            foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
+            await there.people.create(CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}})
+            there.begin()
+            await asyncio.sleep(30)
+            assert (await there.status())["collisionCount"] == 1
+            assert await there.pods() == each(1)
+
+    play(scene)
+
+
+def test_orphans_are_adopted_and_keep_running() -> None:
+    async def scene() -> None:
+        async with stand(1) as there:
+            there.begin()
+            await asyncio.sleep(5)
+            (before,) = (await there.people.list(POD)).items
+            for resource in (POD, CONTROLLER_REVISION):
+                (body,) = (await there.people.list(resource)).items
+                patch = {"metadata": {"ownerReferences": None}}
+                await there.people.patch(resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE)
+            await asyncio.sleep(5)
+            (after,) = (await there.people.list(POD)).items
+            assert after["metadata"]["uid"] == before["metadata"]["uid"]
+            assert pods.controller_of(after["metadata"]) == pods.controller_of(before["metadata"])
+
+    play(scene)
+
+
+def test_a_failed_pod_is_replaced_and_leaving_nodes_lose_theirs() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            there.begin()
+            await asyncio.sleep(5)
+            (first, _) = (await there.people.list(POD)).items
+            name = first["metadata"]["name"]
+            await there.people.patch(POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status")
+            await asyncio.sleep(5)
+            assert await there.pods() == each(2)
+            assert name not in {body["metadata"]["name"] for body in (await there.people.list(POD)).items}
+            taint = {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}
+            await there.people.patch(NODE, "", "node-1", taint, type=PatchType.MERGE)
+            await asyncio.sleep(5)
+            assert await there.pods() == each(1)
+
+    play(scene)
+
+
+def test_stop_ends_the_run_and_begins_nothing_more() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            controller = there.begin()
+            await asyncio.sleep(5)
+            controller.stop()
+            await asyncio.wait_for(there.controllers[0], 1)
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert await there.pods() == each(2)
+
+    play(scene)
+
+
+def test_every_action_is_told_with_its_reason() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            there.begin()
+            await asyncio.sleep(5)
+            told = [r for r in there.records if isinstance(r, record.Performed) and isinstance(r.action, CreatePod)]
+            assert [r.action.why for r in told] == ["the node has no pod"] * 2
+
+    play(scene)
