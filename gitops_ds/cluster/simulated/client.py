@@ -192,7 +192,8 @@ class _Stream:
             while not self.cut.is_set():
                 following = following or asyncio.ensure_future(anext(changes))
                 wait = min(end, mark) - loop.time()
-                await asyncio.wait({following, cut}, timeout=max(wait, 0), return_when=asyncio.FIRST_COMPLETED)
+                both: set[asyncio.Future[Any]] = {following, cut}
+                await asyncio.wait(both, timeout=max(wait, 0), return_when=asyncio.FIRST_COMPLETED)
                 if self.cut.is_set():
                     return
                 if following.done():

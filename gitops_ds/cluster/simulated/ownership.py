@@ -131,7 +131,7 @@ def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: b
         managers[first] = Entry(schema.compare(write.type, {}, before).added - _SYSTEM, write.time)
     last = managers[write.manager].fields if write.manager in managers else fields.NONE
     mine = schema.of(write.type, stated) - _SYSTEM
-    merged = schema.merge(write.type, before, stated)
+    merged: dict[str, Any] = schema.merge(write.type, before, stated)
     others = (entry.fields for manager, entry in managers.items() if manager != write.manager)
     held = schema.with_parents(write.type, mine.union(*others))
     gone = schema.with_parents(write.type, last) - held - _SYSTEM

@@ -151,22 +151,24 @@ class Server:
         """The object `name` (namespace, name) after the patch; `write` is the manager and the subresource."""
         old = self.get(resource, *name)
         manager, subresource = write
-        match how:
-            case PatchType.MERGE:
-                new = json_patch.merge(old, patch)
-            case PatchType.STRATEGIC:
-                if self._is_custom(resource):
-                    raise answers.unsupported_type()
-                new = strategic_merge.apply(old, patch, resource.kind)
-            case PatchType.JSON:
-                try:
-                    new = json_patch.apply(old, patch)
-                except json_patch.PatchFailed as failed:
-                    raise answers.unprocessable() from failed
-        made = self._shaped(resource, new)
+        made = self._shaped(resource, self._patched(resource, old, patch, how))
         if (made["metadata"].get("namespace", ""), made["metadata"].get("name")) != (old["metadata"].get("namespace", ""), name[1]):
             raise answers.bad_request("the name of the object does not match the name on the URL")
         return self._update(resource, old, made, self._write(resource, manager, "Update", subresource))
+
+    def _patched(self, resource: Resource, old: Body, patch: Any, how: PatchType) -> Any:
+        match how:
+            case PatchType.MERGE:
+                return json_patch.merge(old, patch)
+            case PatchType.STRATEGIC:
+                if self._is_custom(resource):
+                    raise answers.unsupported_type()
+                return strategic_merge.apply(old, patch, resource.kind)
+            case PatchType.JSON:
+                try:
+                    return json_patch.apply(old, patch)
+                except json_patch.PatchFailed as failed:
+                    raise answers.unprocessable() from failed
 
     def apply(self, resource: Resource, body: Body, manager: str, force: bool, dry_run: bool) -> Body:
         """Server-side apply. Raises Conflict with a cause for each field of another manager; Invalid for an unknown field."""
@@ -255,6 +257,18 @@ class Server:
                 self.structures.remove(custom)
                 self._custom.discard((custom.group, custom.kind))
         return gone
+
+    def put(self, resource: Resource, seen: Body, **parts: Any) -> Body | None:
+        """Writes top-level parts of an object as the cluster's own actors do, whatever its version; None when it is gone.
+
+        Nobody becomes the owner of these fields, which no applier of ours states.
+        """
+        metadata = seen["metadata"]
+        found = self.store.get(resource, metadata.get("namespace", ""), metadata["name"])
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            return None
+        made = {**found, **parts}
+        return found if made == found else self._settled(resource, made)
 
     # --- ending
 

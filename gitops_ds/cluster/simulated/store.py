@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,12 +40,13 @@ class _Table:
 class Store:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
-    `history` is how many changes of each kind are kept; a watch from before them is told to list again.
+    `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a watch from before them is told to list again.
     """
 
     def __init__(self, history: int) -> None:
         self.version = 0
         self._history = history
+        self.listener: Callable[[Resource, Change], None] = lambda resource, change: None
         self._tables: dict[tuple[str, str], _Table] = {}
 
     def _table(self, resource: Resource) -> _Table:
@@ -68,7 +69,7 @@ class Store:
         before = table.objects.get(name)
         stored = self._stamped(body)
         table.objects[name] = stored
-        self._tell(table, EventType.MODIFIED if before else EventType.ADDED, stored, before)
+        self._tell(resource, Change(self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before))
         return stored
 
     def remove(self, resource: Resource, body: Body) -> Body:
@@ -77,20 +78,22 @@ class Store:
         table = self._table(resource)
         before = table.objects.pop((metadata.get("namespace", ""), metadata["name"]))
         last = self._stamped(body)
-        self._tell(table, EventType.DELETED, last, before)
+        self._tell(resource, Change(self.version, EventType.DELETED, last, before))
         return last
 
     def _stamped(self, body: Body) -> dict[str, Any]:
         self.version += 1
         return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
 
-    def _tell(self, table: _Table, type: EventType, body: Body, before: Body | None) -> None:
-        table.changes.append(Change(self.version, type, body, before))
+    def _tell(self, resource: Resource, change: Change) -> None:
+        table = self._table(resource)
+        table.changes.append(change)
         table.versions.append(self.version)
         if len(table.changes) > 2 * self._history:
             self._forget(table, len(table.changes) - self._history)
         for event in table.waiting:
             event.set()
+        self.listener(resource, change)
 
     def _forget(self, table: _Table, number: int) -> None:
         if number > 0:

@@ -1,0 +1,188 @@
+"""Binds pods to nodes: affinity, selector and taints, host ports, and what is left of CPU, memory and pods.
+
+A pod that fits nowhere stays Pending and says why. There is no scoring but the fewest pods, and no preemption: a pod of higher
+priority waits like every other. https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from gitops_ds.cluster.simulated import conditions
+from gitops_ds.cluster.simulated.server import Server
+from gitops_ds.cluster.simulated.store import Change
+from gitops_ds.kinds import eligibility, nodes, pods, quantities
+from gitops_ds.kinds.eligibility import Placement, Placer
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import POD, Body
+
+NAME = "default-scheduler"
+_Port = tuple[str, str, int]  # protocol, host IP, port
+_Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the pods on one node take."""
+
+    pods: dict[_Name, Body] = field(default_factory=dict)
+    used: Counter[str] = field(default_factory=Counter)
+    ports: Counter[_Port] = field(default_factory=Counter)
+
+
+class Scheduler:
+    """Give it every change of pods and nodes, in order, then let it `bind`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._nodes: dict[str, tuple[Node, Mapping[str, Fraction]]] = {}
+        self._loads: dict[str, _Load] = {}
+        self._waiting: dict[_Name, Body] = {}
+        self._due: dict[_Name, None] = {}
+
+    def saw_node(self, change: Change) -> None:
+        """A node came, went or changed."""
+        name = change.body["metadata"]["name"]
+        if change.type is EventType.DELETED:
+            self._nodes.pop(name, None)
+            return
+        known = self._nodes.get(name)
+        room = (change.body.get("status") or {}).get("allocatable") or {}
+        now = (nodes.node_of(change.body), {key: quantities.parse(value) for key, value in room.items()})
+        if now != known:
+            self._nodes[name] = now
+            self._retry(name)
+
+    def saw_pod(self, change: Change) -> None:
+        """A pod came, went or changed."""
+        metadata, spec = change.body["metadata"], change.body["spec"]
+        name = (metadata["namespace"], metadata["name"])
+        on = spec.get("nodeName")
+        ended = (change.body.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+        if change.type is EventType.DELETED or ended or "deletionTimestamp" in metadata:
+            self._waiting.pop(name, None)
+        if on:
+            self._waiting.pop(name, None)
+            self._account(name, on, None if change.type is EventType.DELETED or ended else change.body)
+        elif change.type is EventType.ADDED and spec.get("schedulerName", NAME) == NAME:
+            self._waiting[name] = change.body
+            self._due[name] = None
+        elif name in self._waiting:
+            self._waiting[name] = change.body
+
+    def _account(self, name: _Name, node: str, body: Body | None) -> None:
+        load = self._loads.setdefault(node, _Load())
+        known = name in load.pods
+        if known == (body is not None):
+            return
+        taken = load.pods.pop(name) if body is None else body
+        sign = -1 if body is None else 1
+        for resource, amount in requested(taken).items():
+            load.used[resource] += sign * amount  # type: ignore[assignment]  # exact fractions
+        for port in host_ports(taken):
+            load.ports[port] += sign
+        if body is None:
+            self._retry(node)
+        else:
+            load.pods[name] = body
+
+    def _retry(self, node: str) -> None:
+        for name, body in self._waiting.items():
+            if pods.target(body["spec"]) in ("", node):
+                self._due[name] = None
+
+    def bind(self) -> None:
+        """Binds every waiting pod that fits somewhere."""
+        while self._due:
+            name = next(iter(self._due))
+            del self._due[name]
+            if (body := self._waiting.get(name)) is not None:
+                self._place(name, body)
+
+    def _place(self, name: _Name, body: Body) -> None:
+        spec = body["spec"]
+        placer = Placer("", spec.get("nodeSelector") or {}, eligibility.required_terms(spec), tuple(spec.get("tolerations") or ()))
+        reasons: Counter[str] = Counter()
+        for node in self._candidates(pods.target(spec)):
+            reason = self._refusal(placer, node, body)
+            if not reason:
+                del self._waiting[name]
+                self._account(name, node, body)
+                self._bound(body, node)
+                return
+            reasons[reason] += 1
+        others = len(self._nodes) - reasons.total()
+        if others:
+            reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
+        said = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+        message = f"0/{len(self._nodes)} nodes are available: {said or 'there are none'}."
+        status = conditions.put(body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message))
+        self._server.put(POD, body, status=status)
+
+    def _bound(self, body: Body, node: str) -> None:
+        status = conditions.put(body, "PodScheduled", "True", self._server.now())
+        self._server.put(POD, body, spec={**body["spec"], "nodeName": node}, status=status)
+
+    def _candidates(self, target: str) -> list[str]:
+        if target:
+            return [target] if target in self._nodes else []
+        return sorted(self._nodes, key=lambda name: (len(self._loads[name].pods) if name in self._loads else 0, name))
+
+    def _refusal(self, placer: Placer, name: str, body: Body) -> str:
+        """Why the pod can't be there; empty when it can."""
+        node, room = self._nodes[name]
+        if not placer.selects(node):
+            return "node(s) didn't match Pod's node affinity/selector"
+        if placer.place(node) is not Placement.RUN:
+            return "node(s) had untolerated taint(s)"
+        load = self._loads.get(name, _Load())
+        if any(_clashes(port, load.ports) for port in host_ports(body)):
+            return "node(s) didn't have free ports for the requested pod ports"
+        if "pods" in room and len(load.pods) >= room["pods"]:
+            return "Too many pods"
+        for resource, amount in requested(body).items():
+            if amount and resource in room and load.used[resource] + amount > room[resource]:
+                return f"Insufficient {resource}"
+            if amount and resource not in room and resource not in ("cpu", "memory") and room:
+                return f"Insufficient {resource}"
+        return ""
+
+
+def requested(pod: Body) -> dict[str, Fraction]:
+    """What the pod's containers ask for: the sum, or the largest init container where that is more; and the overhead."""
+    total: dict[str, Fraction] = {}
+    for container in pod["spec"].get("containers") or ():
+        for resource, amount in _asks(container).items():
+            total[resource] = total.get(resource, Fraction(0)) + amount
+    for container in pod["spec"].get("initContainers") or ():
+        for resource, amount in _asks(container).items():
+            total[resource] = max(total.get(resource, Fraction(0)), amount)
+    for resource, amount in (pod["spec"].get("overhead") or {}).items():
+        total[resource] = total.get(resource, Fraction(0)) + quantities.parse(amount)
+    return total
+
+
+def _asks(container: Body) -> dict[str, Fraction]:
+    requests: Mapping[str, Any] = (container.get("resources") or {}).get("requests") or {}
+    return {resource: quantities.parse(amount) for resource, amount in requests.items()}
+
+
+def host_ports(pod: Body) -> Iterator[_Port]:
+    """The ports of the node that the pod takes."""
+    for container in pod["spec"].get("containers") or ():
+        for port in container.get("ports") or ():
+            if number := port.get("hostPort"):
+                yield port.get("protocol", "TCP"), port.get("hostIP") or "0.0.0.0", number  # noqa: S104  a key
+
+
+def _clashes(port: _Port, taken: Counter[_Port]) -> bool:
+    protocol, address, number = port
+    return any(
+        count > 0 and p == protocol and n == number and (a == address or "0.0.0.0" in (a, address))  # noqa: S104  a key
+        for (p, a, n), count in taken.items()
+    )
