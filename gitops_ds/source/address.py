@@ -52,13 +52,18 @@ def parse(text: str, *, allow_local: bool = False) -> Address:
     Raises UsageError for what can't be an address, SourceDenied for a local one that was not allowed. The scp form is read as
     git reads it: https://git-scm.com/docs/git-clone#_git_urls
     """
-    if not text or text != text.strip() or any(ord(c) < 32 or ord(c) == 127 for c in text):
-        raise errors.UsageError("the repository's URL is empty, or has spaces around it or control characters in it")
+    if (
+        not text
+        or len(text) > 2000
+        or text != text.strip()
+        or any(ord(c) < 32 or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in text)
+    ):
+        raise errors.UsageError("the repository's URL is empty or too long, or has spaces around it or control characters in it")
     if text.startswith("-"):
         raise errors.UsageError(f"a repository's URL can't begin with a dash: {scrub(text)}")
     if scheme := _SCHEME.match(text):
         return _with_scheme(text, scheme["scheme"].lower(), allow_local=allow_local)
-    if (scp := _SCP.fullmatch(text)) and not Path(text).exists():
+    if scp := _SCP.fullmatch(text):
         user, host, path = scp["user"] or "", scp["host"], scp["path"]
         _check_ssh(text, user, host, path)
         origin = f"ssh://{host}"

@@ -39,13 +39,20 @@ class Bare:
         try:
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._private = tempfile.TemporaryDirectory(prefix="access-", dir=cache)
+        except OSError as error:
+            raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
+        try:
             self.path = (cache / f"{address.slug}.git").resolve()
             self._access = access.install(address, credentials, Path(self._private.name))
             self._local = hardening.local(self.path)
             self._network = hardening.network(self.path, address, self._access)
             self._repo = self._open()
         except OSError as error:
+            self._private.cleanup()
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
+        except errors.GitopsError:
+            self._private.cleanup()
+            raise
 
     def _open(self) -> hardening.Repo:
         if not self.path.exists():

@@ -110,5 +110,8 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def capped(command: Sequence[str], bytes: int) -> list[str]:
-    """The command under a cap on the size of any file that it writes (RLIMIT_FSIZE; POSIX counts blocks of 512)."""
-    return ["sh", "-c", f'ulimit -f {max(1, bytes // 512)} && exec "$@"', "sh", *command]
+    """The command under a cap on the size of any file that it writes (RLIMIT_FSIZE), told by an error, not a signal.
+
+    POSIX counts in blocks of 512 bytes.
+    """
+    return ["sh", "-c", f'trap "" XFSZ; ulimit -f {max(1, bytes // 512)} && exec "$@"', "sh", *command]
