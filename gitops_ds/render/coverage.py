@@ -23,23 +23,31 @@ EVERYWHERE: Terms = ((),)
 # A node's name in `matchFields` behaves like a label that every node has.
 _FIELD = "metadata.name"
 
+# Every key that is mentioned anywhere, with the atoms that it may be.
 _Box = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Labels of a node that should be taken and is not."""
+class Witness:
+    """A node by its labels, as few as will do, and the labels that it must not have."""
 
     labels: Mapping[str, str]
+    without: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """As a half sentence: `with pool=gpu, without mig`."""
+        has = ["with " + ", ".join(f"{key}={value}" for key, value in self.labels.items())] if self.labels else []
+        lacks = ["without " + ", ".join(self.without)] if self.without else []
+        return ", ".join(has + lacks) or "with any labels"
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Labels of a node that two variants take."""
+    """Two parts, and a node that both take."""
 
     first: str
     second: str
-    labels: Mapping[str, str]
+    node: Witness
 
 
 def terms_of(pod_spec: Mapping[str, Any]) -> Terms:
@@ -62,14 +70,14 @@ def matches(terms: Terms, labels: Mapping[str, str]) -> bool:
     return any(all(_holds(requirement, labels.get(requirement.key)) for requirement in term) for term in terms)
 
 
-def find_gap(wanted: Terms, parts: Iterable[Terms], ignored: Terms = ()) -> Gap | None:
+def find_gap(wanted: Terms, parts: Iterable[Terms], ignored: Terms = ()) -> Witness | None:
     """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is none."""
     parts = list(parts)
     atoms = _Atoms((wanted, ignored, *parts))
     others = [box for terms in (ignored, *parts) for box in atoms.boxes(terms)]
     for box in atoms.boxes(wanted):
         if (left := _outside(box, others)) is not None:
-            return Gap(atoms.labels(left))
+            return atoms.witness(left)
     return None
 
 
@@ -79,10 +87,10 @@ def find_overlaps(parts: Mapping[str, Terms], ignored: Terms = ()) -> Iterator[O
     others = atoms.boxes(ignored)
     boxes = {name: atoms.boxes(terms) for name, terms in parts.items()}
     for first, second in combinations(parts, 2):
-        shared = (both for a in boxes[first] for b in boxes[second] if (both := atoms.meet(a, b)) is not None)
+        shared = (both for a in boxes[first] for b in boxes[second] if (both := _meet(a, b)) is not None)
         left = next((rest for box in shared if (rest := _outside(box, others)) is not None), None)
         if left is not None:
-            yield Overlap(first, second, atoms.labels(left))
+            yield Overlap(first, second, atoms.witness(left))
 
 
 def _term(entry: Mapping[str, Any]) -> tuple[Requirement, ...]:
@@ -142,30 +150,21 @@ class _Atoms:
         return [box for term in terms if (box := self._box(term)) is not None]
 
     def _box(self, term: Sequence[Requirement]) -> _Box | None:
-        box: _Box = {}
+        box = {key: (1 << len(values)) - 1 for key, values in self.values.items()}
         for requirement in term:
-            mask = self._mask(requirement)
-            box[requirement.key] = box.get(requirement.key, mask) & mask
+            box[requirement.key] &= self._mask(requirement)
         return box if all(box.values()) else None
 
     def _mask(self, requirement: Requirement) -> int:
         values = self.values[requirement.key]
         return sum(1 << bit for bit, value in enumerate(values) if _holds(requirement, value))
 
-    def meet(self, a: _Box, b: _Box) -> _Box | None:
-        """The box of what is in both."""
-        both = {key: a.get(key, -1) & b.get(key, -1) for key in {**a, **b}}
-        return both if all(both.values()) else None
-
-    def labels(self, box: _Box) -> dict[str, str]:
-        """Labels of one node in the box, as few as will do."""
-        chosen = {key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in sorted(box.items())}
-        missing = {key: values[0] for key, values in sorted(self.values.items()) if key not in box}
-        return {key: value for key, value in {**missing, **chosen}.items() if value is not None}
-
-    def full(self, key: str) -> int:
-        """Every atom of the key."""
-        return (1 << len(self.values[key])) - 1
+    def witness(self, box: _Box) -> Witness:
+        """One node in the box; of a key that may be anything nothing is said."""
+        told = {key: mask for key, mask in sorted(box.items()) if mask != (1 << len(self.values[key])) - 1}
+        first = {key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in told.items()}
+        labels = {key: value for key, value in first.items() if value is not None}
+        return Witness(labels, tuple(key for key in first if key not in labels))
 
 
 def _fresh(values: set[str]) -> str:
@@ -175,24 +174,24 @@ def _fresh(values: set[str]) -> str:
     return name
 
 
+def _meet(a: _Box, b: _Box) -> _Box | None:
+    """The box of what is in both."""
+    both = {key: mask & b[key] for key, mask in a.items()}
+    return both if all(both.values()) else None
+
+
 def _outside(box: _Box, others: Sequence[_Box]) -> _Box | None:
     """A part of the box that none of the others reaches; None where they cover it."""
-    crossing = []
-    for other in others:
-        if any(not box.get(key, -1) & mask for key, mask in other.items()):
-            continue
-        if all(key in box and not box[key] & ~mask for key, mask in other.items()):
-            return None
-        crossing.append(other)
+    crossing = [other for other in others if _meet(box, other) is not None]
     if not crossing:
         return box
-    # The one that cuts the box in the fewest places leaves the fewest pieces.
-    cut = min(crossing, key=lambda other: sum(key not in box or bool(box[key] & ~mask) for key, mask in other.items()))
+    # The one that cuts the box along the fewest keys leaves the fewest pieces; one that covers it leaves none.
+    cut = min(crossing, key=lambda other: sum(bool(mask & ~other[key]) for key, mask in box.items()))
     rest = [other for other in crossing if other is not cut]
     inside = dict(box)
     for key, mask in cut.items():
-        outside = inside.get(key, -1) & ~mask
+        outside = inside[key] & ~mask
         if outside and (left := _outside({**inside, key: outside}, rest)) is not None:
             return left
-        inside[key] = inside.get(key, -1) & mask
+        inside[key] &= mask
     return None

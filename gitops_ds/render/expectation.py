@@ -31,11 +31,11 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
     for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
         parts = {d.variant: terms(d) for d in drafts if d.base == document and d.variant} | never
         for overlap in coverage.find_overlaps(parts, ignored):
-            message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {show(overlap.labels)}"
+            message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {overlap.node}"
             yield refusal("DS602", message, places[overlap.second])
         gap = coverage.find_gap(universe, parts.values(), ignored) if universe else None
         if gap:
-            message = f"no variant of agent {agent.name} takes a node {show(gap.labels)}, which `expect` counts on"
+            message = f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
             place = found.place(agent.variants.at("expect", "coverage"))
             yield refusal("DS603", message, place)
 
@@ -46,11 +46,6 @@ def terms(draft: Draft) -> Terms:
     for step in ("spec", "template", "spec"):
         spec = spec.get(step) or {}
     return coverage.terms_of(spec)
-
-
-def show(labels: Mapping[str, str]) -> str:
-    """A node's labels in words."""
-    return "with " + ", ".join(f"{key}={value}" for key, value in labels.items()) if labels else "without any of the labels"
 
 
 def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:
