@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 Check = Callable[[Any], bool]
@@ -35,9 +36,12 @@ class Checks:
         """The check of a definition."""
         found = self._compiled.get(name)
         if found is None:
-            self._compiled[name] = lambda value: self.of(name)(value)  # stands in while a definition is inside itself
+            self._compiled[name] = partial(self._late, name)  # stands in while a definition is inside itself
             found = self._compiled[name] = self._compile(self._definitions[name])
         return found
+
+    def _late(self, name: str, value: Any) -> bool:
+        return self._compiled[name](value)
 
     def passes(self, schema: Mapping[str, Any], value: Any) -> bool:
         """Whether a value surely meets a schema that stands in one of the definitions."""
