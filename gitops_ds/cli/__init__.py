@@ -1,0 +1,80 @@
+"""The command line: parse, call, print, exit code. Commands are imported only when they are called, so that --help is quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+
+import click
+
+from gitops_ds import __version__
+from gitops_ds.errors import GitopsError
+
+# Where each command lives; the first sentence is what `--help` shows, so that no command's module is imported for it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Write a small valid repository to begin with."),
+    "check": ("check", "Check a repository, as a pull request would be."),
+    "render": ("render", "Print the manifests that a repository means."),
+    "explain": ("explain", "Print a value and every file:line that set it."),
+    "plan": ("plan", "Show what an apply would do."),
+    "apply": ("apply", "One pass: fetch, check, plan, apply."),
+    "run": ("run", "The service: the scheduled loop and the controller."),
+    "get": ("get", "The DaemonSets of a cluster, with commit and health."),
+    "status": ("get", "One DaemonSet, node by node."),
+    "history": ("history", "Revisions, commits and authors of a DaemonSet."),
+    "rollback": ("rollback", "Write the commit that brings a template back."),
+    "demo": ("demo", "The whole story on the embedded cluster, in a minute."),
+    "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
+    "completion": ("shell", "Print the completion script for a shell."),
+    "version": ("shell", "Print the versions."),
+}
+ALIASES = {"diff": "plan"}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table: what a newcomer needs first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself."""
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[name][0]}")
+        command: click.Command = getattr(module, name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, message="%(version)s")
+def cli() -> None:
+    """DaemonSets on every node of every cluster, straight from Git, without fear."""
+
+
+def main() -> None:
+    """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible, 130 interrupted."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except GitopsError as error:
+        click.echo(f"error: {error}", err=True)
+        if "-vv" in sys.argv:
+            traceback.print_exc()
+        code = error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code or 0)

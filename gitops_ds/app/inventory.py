@@ -1,0 +1,61 @@
+"""A cluster without a connection: nodes and objects from a file that `kubectl get … -o json` printed, or generated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.controller import live
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, key_of
+
+
+def read(file: str) -> Live:
+    """The live objects of an inventory file. Raises UsageError, with the file's name."""
+    try:
+        told = orjson.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise errors.UsageError(f"--inventory {file}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise errors.UsageError(
+            f"--inventory {file}: {error}; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+        ) from None
+    bodies = list(_bodies(told))
+    if not bodies:
+        raise errors.UsageError(
+            f"--inventory {file} holds no objects; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+        )
+    return assemble(bodies)
+
+
+def assemble(bodies: list[Body]) -> Live:
+    """Live objects from bodies of all kinds."""
+    apart = ("Node", "ControllerRevision")
+    objects = {key_of(body): body for body in bodies if body["kind"] not in apart}
+    known = [body for body in bodies if body["kind"] == "ControllerRevision"]
+    return live.assemble(objects, known, [body for body in bodies if body["kind"] == "Node"])
+
+
+def simulated(count: int) -> Live:
+    """A cluster with nothing but `count` ready Linux nodes."""
+    return assemble([_node(f"node-{number:03d}") for number in range(count)])
+
+
+def _node(name: str) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+
+def _bodies(told: Any) -> Iterator[Body]:
+    if isinstance(told, list):
+        for item in told:
+            yield from _bodies(item)
+    elif isinstance(told, dict) and isinstance(told.get("items"), list):
+        yield from _bodies(told["items"])
+    elif isinstance(told, dict) and told.get("kind") and isinstance(told.get("metadata"), dict):
+        yield told

@@ -1,0 +1,90 @@
+"""The passes of the command line: prepare, plan, apply, put together from real parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from gitops_ds import errors
+from gitops_ds.app import clusters, inventory, repositories
+from gitops_ds.controller import deploy, state
+from gitops_ds.model.change import Plan
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import PassEnded
+from gitops_ds.model.record import Emit
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import make
+from gitops_ds.plan.stamps import Stamp
+from gitops_ds.plan.terms import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection."""
+
+    cluster: str = ""
+    namespace: str = ""
+    connection: clusters.Connection = field(default_factory=clusters.Connection)
+    inventory: str | None = None
+    simulate: int | None = None
+
+
+def prepared(snapshot: Snapshot, target: Target) -> Prepared:
+    """The bundle for the target's cluster with its findings."""
+    return prepare.prepare(snapshot, cluster=target.cluster, namespace=target.namespace)
+
+
+def deployable(found: Prepared) -> Prepared:
+    """The same, if nothing stands in its way; else Refused with the first places."""
+    if found.deployable:
+        return found
+    refused = [finding for finding in found.findings if finding.refused]
+    first = "\n".join(f"  {finding.place or ''}: {finding.rule} {finding.message}" for finding in refused[:10])
+    raise errors.Refused(f"{len(refused)} findings stand in the way (`gitops-ds check` tells all); nothing was changed:\n{first}")
+
+
+def owner_of(found: Prepared, repository: repositories.Named) -> str:
+    """The id under which the repository owns objects in that cluster."""
+    return state.identity(found.bundle.owner_hint, repository.display, repository.path, found.bundle.cluster.name)
+
+
+@asynccontextmanager
+async def drafted(
+    repository: repositories.Named, snapshot: Snapshot, target: Target, asked: deploy.Asked
+) -> AsyncIterator[tuple[deploy.Place, deploy.Draft]]:
+    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
+    found = deployable(prepared(snapshot, target))
+    async with clusters.opened(target.connection, found.bundle.cluster) as cluster:
+        place = _place(cluster, repository, found, target)
+        yield place, await deploy.draft(place, found.bundle, snapshot.commit, asked)
+
+
+async def plan(repository: repositories.Named, snapshot: Snapshot, target: Target, asked: deploy.Asked) -> Plan:
+    """What an apply would do; against an inventory or generated nodes where there is no cluster."""
+    if target.inventory is None and target.simulate is None:
+        async with drafted(repository, snapshot, target, asked) as (_, draft):
+            return draft.plan
+    found = deployable(prepared(snapshot, target))
+    live = inventory.read(target.inventory) if target.inventory is not None else inventory.simulated(target.simulate or 0)
+    commit = snapshot.commit
+    stamp = Stamp(owner_of(found, repository), repository.display, commit.id if commit else "", commit.subject if commit else "")
+    return make.plan(
+        found.bundle, live, Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved)
+    )
+
+
+async def apply(
+    repository: repositories.Named, snapshot: Snapshot, target: Target, asked: deploy.Asked, emit: Emit
+) -> tuple[Plan, PassEnded]:
+    """One whole pass against a live cluster."""
+    async with drafted(repository, snapshot, target, asked) as (place, draft):
+        return draft.plan, await deploy.carry_out(place, draft, asked, emit, time.time)
+
+
+def _place(cluster: Cluster, repository: repositories.Named, found: Prepared, target: Target) -> deploy.Place:
+    owner = owner_of(found, repository)
+    return deploy.Place(cluster, target.connection.state_namespace, owner, repository.display, repository.path)

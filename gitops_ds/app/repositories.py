@@ -1,0 +1,105 @@
+"""Opens what a person names as a repository: a directory as it stands, a commit of it, or a URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.source import address, expand, revision, worktree
+from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
+from gitops_ds.source.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local."""
+
+    where: address.Address | None
+    path: str = ""
+    directory: Path | None = None
+
+    @property
+    def display(self) -> str:
+        """For people and annotations; holds no credentials."""
+        return self.where.display if self.where else str(self.directory)
+
+
+def cache_directory() -> Path:
+    """Where bare copies are kept between runs."""
+    base = os.environ.get("GITOPS_DS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
+    return Path(base) / "git"
+
+
+def named(text: str | None, path: str = "") -> Named:
+    """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the current directory.
+
+    Raises UsageError for a directory that isn't there.
+    """
+    if text and ("://" in text or (not Path(text).exists() and ":" in text)):
+        return Named(address.parse(text, allow_local=True), path)
+    directory = Path(text or ".").resolve()
+    if not directory.is_dir():
+        raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
+    root = worktree.find_work_tree(directory)
+    if root is None:
+        bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
+        return Named(address.parse(str(directory), allow_local=True) if bare else None, path, None if bare else directory)
+    # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
+    inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
+    return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root)
+
+
+def credentials(where: address.Address) -> Credentials:
+    """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and GITOPS_DS_GIT_PASSWORD, or their ssh."""
+    authorities = b""
+    if file := os.environ.get("GITOPS_DS_GIT_CA_FILE"):
+        try:
+            authorities = Path(file).read_bytes()
+        except OSError as error:
+            raise errors.UsageError(f"GITOPS_DS_GIT_CA_FILE={file}: {error.strerror}") from None
+    login: Login | None = where.login
+    if where.scheme is address.Scheme.SSH:
+        login = OwnSsh()
+    elif password := os.environ.get("GITOPS_DS_GIT_PASSWORD"):
+        login = Password(password, os.environ.get("GITOPS_DS_GIT_USER") or "git")
+    elif token := os.environ.get("GITOPS_DS_GIT_TOKEN"):
+        bearer = os.environ.get("GITOPS_DS_GIT_AUTH") == "bearer"
+        login = Bearer(token) if bearer else Password(token)
+    return Credentials(login, authorities)
+
+
+@asynccontextmanager
+async def opened(repository: Named) -> AsyncIterator[Repository]:
+    """The Git repository behind the name. Raises UsageError for a directory outside Git."""
+    if repository.where is None:
+        raise errors.UsageError(
+            f"{repository.display} is not in Git: only committed files are applied; `git init` and commit them first"
+        )
+    async with Repository(repository.where, cache_directory(), credentials(repository.where)) as found:
+        yield found
+
+
+async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
+    """The snapshot of a revision (None: the default branch), its kustomizations expanded."""
+    tip = await repository.tip(revision.parse(at) if at else revision.Head())
+    return await snapshot_of(repository, tip, path)
+
+
+async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
+    """The snapshot of a commit, its kustomizations expanded."""
+    await repository.fetch(commit)
+    return await expand.expand(await repository.snapshot(commit, path))
+
+
+async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
+    """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
+    if repository.directory is not None and at is None and not committed:
+        return await expand.expand(worktree.snapshot(repository.directory, repository.path))
+    async with opened(repository) as found:
+        return await commit_snapshot(found, at, repository.path)

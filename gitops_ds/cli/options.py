@@ -1,0 +1,91 @@
+"""Options that several commands share, each with its environment variable; and how a command runs and prints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+T = TypeVar("T")
+Command = Callable[..., Any]
+
+
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A click option that is also read from GITOPS_DS_NAME."""
+    long = next(name for name in names if name.startswith("--")).partition("/")[0]
+    return click.option(*names, envvar="GITOPS_DS_" + long[2:].upper().replace("-", "_"), **settings)
+
+
+def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order they are listed by --help."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
+    """`auto` by NO_COLOR and the terminal: https://no-color.org"""
+    on = value == "always" or (value == "auto" and not os.environ.get("NO_COLOR") and sys.stdout.isatty())
+    click.get_current_context().color = on
+    return value
+
+
+common = together(
+    option("-v", "--verbose", count=True, help="Say more; -vv with the trace of an error."),
+    option("-q", "--quiet", is_flag=True, help="Only results and errors."),
+    option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_colour, expose_value=False),
+)
+repository = together(
+    click.argument("repository", required=False),
+    option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you."),
+    option("--revision", help="A commit, branch or tag; default: the work tree as it stands, or the committed tip."),
+    option("--path", default="", help="The directory inside the repository."),
+)
+cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
+namespace = option("-n", "--namespace", default="", help="For objects that name none.")
+connection = together(
+    option("--kubeconfig", help="The kubeconfig file; default: as kubectl."),
+    option("--context", help="The context of the kubeconfig."),
+    option("--state-namespace", default="gitops-ds", show_default=True, help="Where the deployer's state is kept."),
+)
+
+
+def output(*formats: str) -> Callable[[Command], Command]:
+    """`-o` with these formats, the first by default."""
+    return option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's work in an event loop; an interrupt ends it cleanly."""
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort from None
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A word beside the result, on stderr."""
+    if not quiet:
+        click.echo(text, err=True)
+
+
+def show_json(document: Any) -> None:
+    """One JSON document with stable keys."""
+    import orjson
+
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def show_yaml(document: Any) -> None:
+    """The document as YAML."""
+    from gitops_ds.render import yaml_text
+
+    click.echo(yaml_text.dump(document), nl=False)

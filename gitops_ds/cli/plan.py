@@ -1,0 +1,59 @@
+"""`gitops-ds plan`: what an apply would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.repository
+@options.cluster_name
+@options.namespace
+@options.connection
+@options.option("--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them.")
+@options.option("--simulate", type=click.IntRange(0), help="That many generated nodes instead of a cluster.")
+@options.option("--prune/--no-prune", default=False, help="Also delete what left Git.")
+@options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
+@options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
+@options.option("--exit-code", is_flag=True, help="Exit 1 when something would change.")
+@options.output("text", "json", "markdown")
+@options.common
+def plan(**given: Any) -> int:
+    """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash."""
+    return options.run(_plan(given))
+
+
+async def _plan(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, passes, repositories
+    from gitops_ds.controller import deploy
+    from gitops_ds.plan import prune, show
+
+    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    snapshot = await repositories.snapshot(repository, given["revision"])
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    target = passes.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
+    asked = deploy.Asked(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
+    made = await passes.plan(repository, snapshot, target, asked)
+    match given["output"]:
+        case "json":
+            options.show_json(show.as_json(made))
+        case "markdown":
+            click.echo(show.as_markdown(made), nl=False)
+        case _:
+            click.echo(coloured(show.as_text(made)), nl=False)
+    return 1 if given["exit_code"] and made.writes else 0
+
+
+_COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
+
+
+def coloured(text: str) -> str:
+    """The lines of a plan in the colours of their sign."""
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        click.style(line, fg=_COLOURS[line[2]]) if line[:2] == "  " and line[2:3] in _COLOURS else line for line in lines
+    )

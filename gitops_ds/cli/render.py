@@ -1,0 +1,49 @@
+"""`gitops-ds render`: the manifests that a repository means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.repository
+@options.option("--agent", "agents", multiple=True, help="Only these agents.")
+@options.cluster_name
+@options.namespace
+@options.output("yaml", "json")
+@options.common
+def render(**given: Any) -> int:
+    """Print the manifests as `kubectl apply -f -` takes them."""
+    return options.run(_render(given))
+
+
+async def _render(given: dict[str, Any]) -> int:
+    from gitops_ds.app import repositories
+    from gitops_ds.render import bundle as rendering
+    from gitops_ds.render import yaml_text
+
+    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    snapshot = await repositories.snapshot(repository, given["revision"])
+    bundle = rendering.render(snapshot, cluster=given["cluster"], namespace=given["namespace"])
+    if given["agents"]:
+        known = set(rendering.agents(snapshot))
+        if missing := sorted(set(given["agents"]) - known):
+            raise click.UsageError(f"--agent {missing[0]}: the repository has {', '.join(sorted(known)) or 'no agents'}")
+        chosen = {key: manifest for key, manifest in bundle.manifests.items() if manifest.agent in given["agents"]}
+        bundle = replace(bundle, manifests=chosen)
+    if given["output"] == "json":
+        from gitops_ds.plan import redact
+
+        items = [redact.body(manifest.body) for manifest in bundle.manifests.values()]
+        options.show_json({"apiVersion": "v1", "kind": "List", "items": items})
+    else:
+        click.echo(yaml_text.as_yaml(bundle), nl=False)
+    refused = [finding for finding in bundle.findings if finding.refused]
+    for finding in refused:
+        options.say(f"{finding.place or ''}: {finding.rule} {finding.message}")
+    return 1 if refused else 0
