@@ -174,6 +174,49 @@ def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
     play(scene)
 
 
+def test_two_controllers_at_once_make_each_pod_once() -> None:
+    async def scene() -> None:
+        async with stand(20, latency=0.01) as there:
+            there.begin()
+            there.begin()
+            await asyncio.sleep(30)
+            made = [r.object for r in there.records if isinstance(r, record.Performed) and isinstance(r.action, CreatePod)]
+            assert len(made) == len(set(made)) == 20
+
+    play(scene)
+
+
+def test_a_fleet_larger_than_a_burst_is_made_though_no_watch_speaks() -> None:
+    async def scene() -> None:
+        async with stand(300) as there:
+            there.cluster.faults = lambda request: requests.failure(503) if request.verb == "watch" else None
+            there.begin()
+            await asyncio.sleep(1)
+            assert await there.pods() == each(300)
+
+    play(scene)
+
+
+def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
+    tried = 0
+
+    def refused(request: requests.Request) -> requests.Fault | None:
+        nonlocal tried
+        tried += request.verb == "create" and request.resource == POD
+        return requests.failure(403, "exceeded quota") if tried > 10 else None
+
+    async def scene() -> None:
+        async with stand(100) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(0.004)
+            assert 10 < tried <= 1 + 2 + 4 + 8
+            await asyncio.sleep(60)
+            assert tried <= 60
+
+    play(scene)
+
+
 @pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
 def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
     async def scene() -> None:

@@ -45,8 +45,8 @@ def duplicate(field: str, value: Any) -> Cause:
 
 def unsupported(field: str, value: Any, supported: Sequence[str]) -> Cause:
     """The value is not one of the few that are allowed."""
-    names = ", ".join(text(s) for s in supported)
-    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {text(value)}: supported values: {names}")
+    names, shown = ", ".join(text(s) for s in supported), json.dumps(value, separators=(",", ":"))
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}")
 
 
 def text(value: Any) -> str:

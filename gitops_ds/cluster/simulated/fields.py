@@ -176,7 +176,8 @@ class Schema:
                 order.pop(0)
                 continue
             if order and order[0] not in right:
-                merged[order[0]] = left[order.pop(0)]
+                step = order.pop(0)
+                merged[step] = left[step]
                 continue
             if order and order[0] in merged:
                 order.pop(0)

@@ -43,7 +43,7 @@ class Garbage:
 
     def _index(self, place: _Place, owners: frozenset[str]) -> None:
         for uid in self._owners.pop(place, frozenset()) - owners:
-            self._dependents[uid].discard(place)
+            self._dependents.get(uid, set()).discard(place)
         if owners:
             self._owners[place] = owners
             for uid in owners:

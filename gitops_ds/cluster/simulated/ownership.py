@@ -106,9 +106,13 @@ def show(managers: Managers) -> list[dict[str, Any]]:
 def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> list[dict[str, Any]]:
     """The managedFields of `new`, which a create, replace or patch puts in place of `old`.
 
-    The writer takes what it added or changed; a field that is gone belongs to nobody.
+    The writer takes what it added or changed; a field that is gone belongs to nobody. What the write itself says of managedFields
+    counts (so ownership is moved); one empty entry in them forgets everything.
     """
-    managers = read(old) if old is not None else {}
+    said = new["metadata"].get("managedFields")
+    if said and not any(said):
+        return []
+    managers = read(new if said else old or {})
     difference = schema.compare(write.type, _plain(old or {}, write), _plain(new, write))
     taken = (difference.added | difference.modified) - _SYSTEM
     after = _without(managers, write, taken | difference.removed)

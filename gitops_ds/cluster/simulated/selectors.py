@@ -17,7 +17,7 @@ from gitops_ds.model.objects import Body, Resource
 Test = Callable[[Body], bool]
 _LabelTest = Callable[[Mapping[str, str]], bool]
 
-_SET = re.compile(r"^(!?)\s*([^\s=!,()]+)\s*(?:(=|==|!=)\s*([^\s,()]*)|\s(in|notin)\s*\(([^()]*)\))?$")
+_SET = re.compile(r"^(!?)\s*([^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s,()]*)|\s(in|notin)\s*\(([^()]*)\))?$")
 _COMMON = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {

@@ -233,6 +233,8 @@ class Server:
             made["metadata"] = {**made["metadata"], "generation": before["generation"] + 1}
         if write.manager.operation == "Update":
             made["metadata"]["managedFields"] = ownership.after_update(self.schema, write, old, made)
+        if not made["metadata"].get("managedFields"):
+            made["metadata"].pop("managedFields", None)
         validation.check(resource, old, made)
         if made == old:
             return old

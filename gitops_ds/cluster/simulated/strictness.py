@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gitops_ds.cluster.simulated import answers, fields
@@ -18,7 +18,6 @@ _EXPECTED: Mapping[str, tuple[type, ...]] = {
     "intOrString": (int, str),
     "quantity": (int, float, str),
 }
-_SHOWN = {"integer": "numeric (int or float)", "number": "numeric (int or float)", "boolean": "boolean"}
 
 
 def refuse_unfit(structures: Structures, resource: Resource, body: Body) -> None:
@@ -38,22 +37,23 @@ def _faults(structures: Structures, type: Type, value: Any, place: str) -> Itera
         case Scalar(name):
             wanted = _EXPECTED[name]
             if not isinstance(value, wanted) or (isinstance(value, bool) and name != "boolean"):
-                yield f"{place}: expected {_SHOWN.get(name, 'string')}, got {_got(value)}"
+                yield f"{place}: {_type_fault(name, value)}"
         case ListOf():
             if not isinstance(value, (list, tuple)):
-                yield f"{place}: expected list, got {_got(value)}"
+                yield f"{place}: expected list, got {_plain(value)}"
                 return
+            yield from _item_faults(type, value, place)
             for index, item in enumerate(value):
                 yield from _faults(structures, type.element, item, place + _step(type, item, index))
         case MapOf():
             if not isinstance(value, Mapping):
-                yield f"{place}: expected map, got {_got(value)}"
+                yield f"{place}: expected map, got {_plain(value)}"
                 return
             for name, item in value.items():
                 yield from _faults(structures, type.element, item, f"{place}.{name}")
         case Struct():
             if not isinstance(value, Mapping):
-                yield f"{place}: expected map, got {_got(value)}"
+                yield f"{place}: expected map, got {_plain(value)}"
                 return
             known = structures.fields(type)
             for name, item in value.items():
@@ -61,6 +61,17 @@ def _faults(structures: Structures, type: Type, value: Any, place: str) -> Itera
                     yield f"{place}.{name}: field not declared in schema"
                 else:
                     yield from _faults(structures, known[name], item, f"{place}.{name}")
+
+
+def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(value if type.keys else ()):
+        if not isinstance(item, Mapping):
+            yield f"{place}: element {index}: associative list with keys may not have non-map elements"
+        elif (step := _step(type, item, index)) in seen:
+            yield f"{place}: duplicate entries for key {step}"
+        else:
+            seen.add(step)
 
 
 def known_only(structures: Structures, type: Type, value: Any) -> Any:
@@ -85,6 +96,24 @@ def _step(type: ListOf, item: Any, index: int) -> str:
     return f"[{index}]" if step.startswith("i:") else fields.show((step,))
 
 
-def _got(value: Any) -> str:
-    kind = "map" if isinstance(value, Mapping) else "list" if isinstance(value, (list, tuple)) else "scalar"
-    return f"&value.valueUnstructured{{Value:{answers.text(value).strip(chr(34))}}}" if kind == "scalar" else kind
+def _type_fault(name: str, value: Any) -> str:
+    """The words of the API server's typed values, each type its own."""
+    match name:
+        case "integer" | "number":
+            return f"expected numeric (int or float), got {_go_type(value)}"
+        case "boolean":
+            return f"expected boolean, got {_plain(value)}"
+        case _:
+            return f"expected string, got &value.valueUnstructured{{Value:{answers.text(value)}}}"
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "map[string]interface {}"
+    if isinstance(value, (list, tuple)):
+        return "[]interface {}"
+    return "string" if isinstance(value, str) else "bool"
+
+
+def _plain(value: Any) -> str:
+    return f"&{{{value if isinstance(value, str) else answers.text(value)}}}"

@@ -1,0 +1,42 @@
+"""Every scene of the contract is played on the simulated cluster and on a real API server: what both do is the contract."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from gitops_ds.cluster import access, http, simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.model.objects import NAMESPACE
+from tests import controlplane
+from tests.contract.scenes import Play, Scene, Stage
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.controlplane)])
+def play(request: pytest.FixtureRequest) -> Play:
+    """Plays a scene in a namespace of its own and ends with it."""
+    if request.param == "simulated":
+        return lambda scene: virtual_time.run(_simulated(scene))
+    plane: controlplane.ControlPlane = request.getfixturevalue("control_plane_without_daemonsets")
+    return lambda scene: asyncio.run(_real(plane, scene))
+
+
+async def _simulated(scene: Scene) -> None:
+    async with simulated.Cluster() as cluster:
+        await _on(Stage(cluster, cluster.client("somebody"), "contract"), scene)
+
+
+async def _real(plane: controlplane.ControlPlane, scene: Scene) -> None:
+    where = access.access(str(plane.kubeconfig), None)
+    async with http.HttpCluster(where) as cluster:
+        await _on(Stage(cluster, cluster, f"contract-{next(_numbers)}"), scene)
+
+
+async def _on(stage: Stage, scene: Scene) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    await stage.cluster.create(NAMESPACE, body)
+    await scene(stage)

@@ -1,0 +1,65 @@
+"""What the scenes of the contract are written with: a cluster, a namespace, and bodies to put in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model.cluster import Applied, Cluster
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+
+PATIENCE = 60.0  # seconds until something that a controller does must be done
+
+
+@dataclass(frozen=True)
+class Stage:
+    cluster: Cluster
+    other: Cluster
+    namespace: str
+
+    def daemonset(self, name: str = "agent", image: str = "nginx:1", **spec: Any) -> dict[str, Any]:
+        labels = {"app": name}
+        container = {"name": "c", "image": image, "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "1"}]}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
+            "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
+        }
+
+    def config_map(self, name: str, data: Mapping[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self.namespace, **metadata},
+        }
+        return {**body, "data": dict(data)} if data is not None else body
+
+    async def apply(self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False) -> Applied:
+        resource = DAEMONSET if body["kind"] == "DaemonSet" else CONFIG_MAP
+        return await self.cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
+
+
+Scene = Callable[[Stage], Awaitable[None]]
+Play = Callable[[Scene], None]
+
+
+def version(body: Body) -> str:
+    return str(body["metadata"]["resourceVersion"])
+
+
+def owned_by(body: Body, manager: str) -> Any:
+    """The fieldsV1 of a manager, or None."""
+    return next((e["fieldsV1"] for e in body["metadata"].get("managedFields", ()) if e["manager"] == manager), None)
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Looks again and again until it holds; fails when it never does."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE
+    while not await holds():
+        assert loop.time() < end, "it did not come to be"
+        await asyncio.sleep(0.05)

@@ -1,0 +1,245 @@
+"""Server-side apply: ownership, conflicts, removal."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from tests.contract.scenes import Play, Stage, owned_by, version
+
+
+def _image(body: dict[str, Any], image: str) -> dict[str, Any]:
+    changed = copy.deepcopy(body)
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return changed
+
+
+def test_an_apply_creates_and_owns_what_it_states(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        made = (await stage.apply(stage.daemonset())).body
+        assert made["metadata"]["generation"] == 1
+        assert owned_by(made, "one") == {
+            "f:metadata": {"f:labels": {"f:app": {}}},
+            "f:spec": {
+                "f:selector": {},
+                "f:template": {
+                    "f:metadata": {"f:labels": {"f:app": {}}},
+                    "f:spec": {
+                        "f:containers": {
+                            'k:{"name":"c"}': {
+                                ".": {},
+                                "f:env": {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}},
+                                "f:image": {},
+                                "f:name": {},
+                                "f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
+                            }
+                        }
+                    },
+                },
+            },
+        }
+
+    play(scene)
+
+
+def test_the_same_again_changes_nothing(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = (await stage.apply(stage.daemonset())).body
+        again = (await stage.apply(stage.daemonset())).body
+        assert again == first
+
+    play(scene)
+
+
+def test_a_change_bumps_the_generation(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = (await stage.apply(stage.daemonset())).body
+        second = (await stage.apply(_image(stage.daemonset(), "nginx:2"))).body
+        assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+        assert (first["metadata"]["generation"], second["metadata"]["generation"]) == (1, 2)
+
+    play(scene)
+
+
+def test_a_field_no_longer_stated_goes_away_and_its_default_returns(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        body = stage.daemonset(minReadySeconds=5, revisionHistoryLimit=3)
+        body["metadata"]["annotations"] = {"a": "1", "b": "2"}
+        body["spec"]["template"]["spec"]["nodeSelector"] = {"x": "y"}
+        body["spec"]["template"]["spec"]["containers"].append({"name": "side", "image": "s:1"})
+        await stage.apply(body)
+        less = stage.daemonset()
+        less["metadata"]["annotations"] = {"a": "1"}
+        after = (await stage.apply(less)).body
+        assert "minReadySeconds" not in after["spec"]
+        assert after["spec"]["revisionHistoryLimit"] == 10
+        assert "b" not in after["metadata"]["annotations"]
+        assert "nodeSelector" not in after["spec"]["template"]["spec"]
+        assert [c["name"] for c in after["spec"]["template"]["spec"]["containers"]] == ["c"]
+
+    play(scene)
+
+
+def test_a_field_of_another_applier_is_a_conflict_with_its_name(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.apply(stage.daemonset(), "one")
+        field = '.spec.template.spec.containers[name="c"].image'
+        with pytest.raises(errors.Conflict) as caught:
+            await stage.apply(_image(stage.daemonset(), "nginx:2"), "two")
+        assert str(caught.value) == f'Apply failed with 1 conflict: conflict with "one": {field}'
+        assert caught.value.causes == ({"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": field},)
+        after = (await stage.apply(_image(stage.daemonset(), "nginx:2"), "two", force=True)).body
+        assert after["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+        container = 'k:{"name":"c"}'
+        fields = owned_by(after, "one")["f:spec"]["f:template"]["f:spec"]["f:containers"][container]
+        assert "f:image" not in fields
+
+    play(scene)
+
+
+def test_a_field_that_was_written_otherwise_is_a_conflict_too(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.cluster.create(DAEMONSET, stage.daemonset())
+        body = _image(stage.daemonset(), "nginx:2")
+        body["metadata"]["labels"] = {"app": "x"}
+        with pytest.raises(errors.Conflict) as caught:
+            await stage.apply(body, "two")
+        assert str(caught.value) == (
+            'Apply failed with 2 conflicts: conflicts with "gitops-ds" using apps/v1:\n- .metadata.labels.app\n'
+            '- .spec.template.spec.containers[name="c"].image'
+        )
+        assert [c["field"] for c in caught.value.causes] == [
+            ".metadata.labels.app",
+            '.spec.template.spec.containers[name="c"].image',
+        ]
+
+    play(scene)
+
+
+def test_what_two_state_alike_is_shared_and_goes_with_the_second(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.apply(stage.config_map("c", {"mine": "1", "shared": "2"}), "one")
+        both = (await stage.apply(stage.config_map("c", {"shared": "2"}), "two")).body
+        assert owned_by(both, "two") == {"f:data": {"f:shared": {}}}
+        left = (await stage.apply(stage.config_map("c", {}), "one")).body
+        assert left["data"] == {"shared": "2"}
+        with pytest.raises(errors.Conflict):
+            await stage.apply(stage.config_map("c", {"shared": "3"}), "one")
+        none = (await stage.apply(stage.config_map("c"), "two")).body
+        assert "data" not in none
+
+    play(scene)
+
+
+def test_items_of_a_keyed_list_have_owners_of_their_own(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.apply(stage.daemonset(), "one")
+        body: dict[str, Any] = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "agent", "namespace": stage.namespace},
+            "spec": {"template": {"spec": {"containers": [{"name": "side", "image": "s:1"}]}}},
+        }
+        after = (await stage.apply(body, "two")).body
+        assert {c["name"] for c in after["spec"]["template"]["spec"]["containers"]} == {"c", "side"}
+        env = {"name": "c", "env": [{"name": "B", "value": "2"}]}
+        body["spec"]["template"]["spec"]["containers"] = [env]
+        after = (await stage.apply(body, "two")).body
+        (container,) = after["spec"]["template"]["spec"]["containers"]
+        assert [e["name"] for e in container["env"]] == ["A", "B"]
+        assert version((await stage.apply(stage.daemonset(), "one")).body) == version(after)
+
+    play(scene)
+
+
+def test_a_selector_is_owned_as_one(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        body = stage.daemonset()
+        body["spec"]["template"]["spec"]["nodeSelector"] = {"a": "1"}
+        await stage.apply(body, "one")
+        body["spec"]["template"]["spec"]["nodeSelector"] = {"b": "1"}
+        with pytest.raises(errors.Conflict, match=r"conflict with \"one\": .spec.template.spec.nodeSelector$"):
+            await stage.apply(body, "two")
+
+    play(scene)
+
+
+def test_a_dry_run_tells_and_changes_nothing(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        told = (await stage.apply(stage.daemonset(), dry_run=True)).body
+        assert told["spec"]["revisionHistoryLimit"] == 10
+        with pytest.raises(errors.NotFound):
+            await stage.cluster.get(DAEMONSET, stage.namespace, "agent")
+        first = (await stage.apply(stage.daemonset())).body
+        told = (await stage.apply(_image(stage.daemonset(), "nginx:2"), dry_run=True)).body
+        assert told["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+        assert (told["metadata"]["generation"], version(told)) == (2, version(first))
+        assert await stage.cluster.get(DAEMONSET, stage.namespace, "agent") == first
+
+    play(scene)
+
+
+UNFIT = [
+    ({"foo": 1}, ".spec.foo: field not declared in schema"),
+    ({"minReadySeconds": "x"}, ".spec.minReadySeconds: expected numeric (int or float), got string"),
+    ({"template": {"spec": {"hostNetwork": "yes"}}}, ".spec.template.spec.hostNetwork: expected boolean, got &{yes}"),
+    ({"template": {"spec": {"containers": [{"name": "c", "imag": "x"}]}}}, 'containers[name="c"].imag: field not declared'),
+    ({"template": {"spec": {"nodeSelector": "x"}}}, ".spec.template.spec.nodeSelector: expected map, got &{x}"),
+    ({"template": {"spec": {"containers": "x"}}}, ".spec.template.spec.containers: expected list, got &{x}"),
+    (
+        {"template": {"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}},
+        '.spec.template.spec.containers: duplicate entries for key [name="a"]',
+    ),
+    (
+        {"template": {"spec": {"nodeSelector": {"a": True}}}},
+        ".spec.template.spec.nodeSelector.a: expected string, got &value.valueUnstructured{Value:true}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "says"), UNFIT)
+def test_an_unknown_field_or_a_wrong_type_is_refused(play: Play, spec: dict[str, Any], says: str) -> None:
+    async def scene(stage: Stage) -> None:
+        body = {**stage.daemonset(), "spec": spec}
+        with pytest.raises(errors.Invalid) as caught:
+            await stage.apply(body)
+        assert str(caught.value).startswith("failed to create typed patch object")
+        assert says in str(caught.value)
+
+    play(scene)
+
+
+def test_an_apply_is_refused_as_every_other_write(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        body = stage.daemonset()
+        body["spec"]["selector"] = {"matchLabels": {"app": "b"}}
+        with pytest.raises(errors.Invalid, match="`selector` does not match template `labels`"):
+            await stage.apply(body)
+        with pytest.raises(errors.Conflict, match="uid mismatch: the provided object specified uid x"):
+            await stage.apply(stage.config_map("c", uid="x"))
+        await stage.apply(stage.config_map("d", {"a": "1"}))
+        with pytest.raises(errors.Conflict, match="the object has been modified"):
+            await stage.apply(stage.config_map("d", {"a": "2"}, resourceVersion="1"))
+        with pytest.raises(errors.Invalid, match="metadata.managedFields must be nil"):
+            await stage.apply(stage.config_map("d", {"a": "2"}, managedFields=[{"manager": "x"}]))
+
+    play(scene)
+
+
+def test_ownership_can_be_moved_by_a_write_of_managed_fields(play: Play) -> None:
+    """As `kubectl apply --server-side` takes over from client-side apply: the Update entry is rewritten as an Apply entry."""
+
+    async def scene(stage: Stage) -> None:
+        made = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {"a": "1", "b": "2"}))
+        entry = dict(made["metadata"]["managedFields"][0], manager="one", operation="Apply")
+        moved = {**made, "metadata": {**made["metadata"], "managedFields": [entry]}}
+        after = await stage.cluster.replace(CONFIG_MAP, moved)
+        assert [(e["manager"], e["operation"]) for e in after["metadata"]["managedFields"]] == [("one", "Apply")]
+        less = (await stage.apply(stage.config_map("c", {"a": "1"}), "one")).body
+        assert less["data"] == {"a": "1"}
+
+    play(scene)

@@ -1,0 +1,118 @@
+"""Get, list, watch."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.model.cluster import EventType, Selection
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Resource
+from tests.contract.scenes import Play, Stage, version
+
+
+def test_an_object_that_is_not_there_is_not_found_in_the_servers_words(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        with pytest.raises(errors.NotFound, match=r'^daemonsets.apps "x" not found$') as caught:
+            await stage.cluster.get(DAEMONSET, stage.namespace, "x")
+        assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+        with pytest.raises(errors.NotFound, match=r'^configmaps "x" not found$'):
+            await stage.cluster.get(CONFIG_MAP, stage.namespace, "x")
+
+    play(scene)
+
+
+def test_a_kind_that_is_not_served_is_not_found(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        with pytest.raises(errors.NotFound):
+            await stage.cluster.list(Resource("apps", "v1", "Gadget", "gadgets", namespaced=True))
+
+    play(scene)
+
+
+def test_what_is_served_names_the_kinds_around_daemonsets(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        served = await stage.cluster.resources()
+        for resource in (DAEMONSET, CONFIG_MAP, POD, NODE):
+            assert served[resource.group, resource.kind] == resource
+        assert served["rbac.authorization.k8s.io", "ClusterRole"].namespaced is False
+        assert (await stage.cluster.version()).startswith("v1.")
+
+    play(scene)
+
+
+SELECTED = [
+    ("", "", ["a", "b", "c"]),
+    ("tier=front", "", ["a", "b"]),
+    ("tier==front", "", ["a", "b"]),
+    ("tier!=front", "", ["c"]),
+    ("tier in (front, back)", "", ["a", "b"]),
+    ("tier notin (front)", "", ["c"]),
+    ("tier", "", ["a", "b"]),
+    ("!tier", "", ["c"]),
+    ("tier=front,zone=1", "", ["a"]),
+    ("tier in (front),zone notin (1,3)", "", ["b"]),
+    ("", "metadata.name=b", ["b"]),
+    ("", "metadata.name!=b", ["a", "c"]),
+    ("tier=front", "metadata.name=b", ["b"]),
+]
+
+
+def test_selectors_choose_by_labels_and_fields(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        for name, labels in (("a", {"tier": "front", "zone": "1"}), ("b", {"tier": "front", "zone": "2"}), ("c", {})):
+            await stage.cluster.create(CONFIG_MAP, stage.config_map(name, labels=labels))
+        for labels, fields, expected in SELECTED:
+            found = await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace, labels, fields))
+            names = [b["metadata"]["name"] for b in found.items if b["metadata"]["name"] != "kube-root-ca.crt"]
+            assert names == expected, (labels, fields)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("which", [Selection(labels="a in (b"), Selection(fields="spec.foo=1"), Selection(fields="spec.foo")])
+def test_a_selector_that_cannot_be_read_is_refused(play: Play, which: Selection) -> None:
+    async def scene(stage: Stage) -> None:
+        with pytest.raises(errors.Invalid) as caught:
+            await stage.cluster.list(DAEMONSET, which)
+        assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
+
+    play(scene)
+
+
+def test_a_watch_from_a_lists_version_tells_every_later_change_once_and_in_order(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.cluster.create(CONFIG_MAP, stage.config_map("before", {}))
+        start = (await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace))).version
+        made = await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {"k": "1"}))
+        changed = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"k": "2"}})
+        await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"k": "2"}})  # nothing changes: no event
+        await stage.cluster.delete(CONFIG_MAP, stage.namespace, "a")
+        seen = []
+        async for event in stage.cluster.watch(CONFIG_MAP, start, Selection(stage.namespace, fields="metadata.name=a")):
+            seen.append(event)
+            if event.type is EventType.DELETED:
+                break
+        assert [e.type for e in seen] == [EventType.ADDED, EventType.MODIFIED, EventType.DELETED]
+        assert [e.version for e in seen[:2]] == [version(made), version(changed)]
+        assert int(seen[2].version) > int(seen[1].version)
+        assert all(version(e.object) == e.version for e in seen)
+        assert seen[2].object["data"] == {"k": "2"}
+
+    play(scene)
+
+
+def test_a_watch_with_labels_tells_of_what_begins_and_ceases_to_match(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        start = (await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace))).version
+        await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {}))
+        for value in ("on", "off", "on"):
+            await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"metadata": {"labels": {"light": value}}})
+        await stage.cluster.delete(CONFIG_MAP, stage.namespace, "a")
+        seen = []
+        async for event in stage.cluster.watch(CONFIG_MAP, start, Selection(stage.namespace, "light=on")):
+            seen.append(event.type)
+            if len(seen) == 4:
+                break
+        assert seen == [EventType.ADDED, EventType.DELETED, EventType.ADDED, EventType.DELETED]
+
+    play(scene)
