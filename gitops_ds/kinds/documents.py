@@ -389,6 +389,8 @@ _HINTS: Final = {
     "did not find expected '-' indicator": 'expected "-" here: mend the indentation',
     "found unexpected end of stream": "the file ends inside a quoted text: a closing quote is missing",
     "found unexpected document indicator": "a document ends inside a quoted text: a closing quote is missing",
+    "second occurrence": "this anchor stands twice in the document: give it another name",
+    "found undefined alias": "no anchor of this name stands before it",
     "found a tab character that violates indentation": "a tab can't indent YAML: use spaces",
     "found a tab character where an indentation space is expected": "a tab can't indent YAML: use spaces",
 }
@@ -410,8 +412,6 @@ def _syntax(file: str, data: bytes, error: YAMLError) -> Finding:
     line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
     if problem == "found character that cannot start any token" and line[mark.column : mark.column + 1] == "\t":
         problem = "found a tab character that violates indentation"
-    if problem == "second occurrence":
-        problem = "this anchor stands twice in the document: give it another name"
     return refusal(SYNTAX, _HINTS.get(problem, f"this is no YAML: {problem}"), where)
 
 
