@@ -108,3 +108,18 @@ def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> 
             "a protected branch needs another right, or a pull request"
         )
     raise bare.failure("push to", output)
+
+
+def default_branch(bare: Bare) -> str:
+    """The branch that the server's HEAD names (of a work tree: the one that is checked out).
+
+    Raises RevisionUnknown when HEAD names none. https://git-scm.com/docs/git-ls-remote#Documentation/git-ls-remote.txt---symref
+    """
+    listing = bare.talk("ls-remote", "--quiet", "--symref", "--end-of-options", bare.address.url, "HEAD", doing="read").text
+    for line in listing.splitlines():
+        words, tab, name = line.partition("\t")
+        if tab and name == "HEAD" and words.startswith("ref: refs/heads/"):
+            branch = words.removeprefix("ref: refs/heads/")
+            revision.check_ref_name(branch)
+            return branch
+    raise errors.RevisionUnknown(f"{bare.address.display} has no default branch: name one with --branch")

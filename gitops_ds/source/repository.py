@@ -45,6 +45,10 @@ class Repository:
         """The commit that a revision means at the server now; fetches nothing (an abbreviated commit id excepted)."""
         return await self._run(remote.tip, revision)
 
+    async def default_branch(self) -> str:
+        """The branch that the server's HEAD names."""
+        return await self._run(remote.default_branch)
+
     async def fetch(self, commit: CommitId) -> None:
         """Brings a commit with its history here; asks nobody when it is here already."""
         await self._run(remote.fetch, commit)

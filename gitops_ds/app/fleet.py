@@ -1,0 +1,175 @@
+"""What runs where: every DaemonSet of a cluster with its counters, commit, revision and health, from one look at the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.controller import state
+from gitops_ds.core import cache, health
+from gitops_ds.kinds import revisions, timestamps
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.daemonset import Counts
+from gitops_ds.model.decision import Health, Observation
+from gitops_ds.model.deployment import State
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CommitId, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One DaemonSet, looked at once; `history` are its own revisions, oldest first, `commits` the commit of each by number."""
+
+    seen: Observation
+    health: Health
+    state: State
+
+    @property
+    def key(self) -> Key:
+        """Its name."""
+        return self.seen.daemonset.key
+
+    @property
+    def counts(self) -> Counts:
+        """The counters of its status."""
+        return self.seen.daemonset.counts or Counts()
+
+    @property
+    def history(self) -> tuple[Revision, ...]:
+        """The revisions that it owns, oldest first."""
+        uid = self.seen.daemonset.uid
+        return tuple(r for r in self.seen.revisions if (owner := revisions.owner_of(r)) is not None and owner.uid == uid)
+
+    @property
+    def current(self) -> Revision | None:
+        """The revision that holds its template."""
+        template = self.seen.daemonset.template
+        return next((r for r in reversed(self.history) if revisions.same_template(r.template, template)), None)
+
+    def commit_of(self, revision: Revision) -> str:
+        """The commit behind a revision number; of a template that came back, the commit that brought it back."""
+        known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
+        annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+        return known.get(revision.number) or str(annotations.get(names.COMMIT) or "")
+
+    def nodes_by_hash(self) -> Counter[str]:
+        """How many nodes run each revision, by its hash."""
+        return Counter(pod.hash for pod in self.seen.pods if pod.node and not pod.terminating)
+
+
+async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agent, ...]:
+    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises ClusterError."""
+    known = cache.Cache()
+    lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
+    for resource, found in zip(cache.WATCHED, lists, strict=True):
+        known.replace(resource, found.items, found.version)
+    seen = [one for key in known.keys if (one := known.observe(key, now)) is not None]
+    owners = sorted({owner for one in seen if (owner := _owner(one))})
+    states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, owner) for owner in owners)), strict=True))
+    return tuple(Agent(one, health.judge(one), states.get(_owner(one), State())) for one in seen)
+
+
+async def _state(cluster: Cluster, namespace: str, owner: str) -> State:
+    try:
+        return await state.load(cluster, namespace, owner)
+    except (errors.Forbidden, errors.Invalid):  # a reader without that right still sees the fleet
+        return State()
+
+
+def _owner(seen: Observation) -> str:
+    return str(((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+
+
+def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
+    """The agent that `ds/NAME` or `NAME` means. Raises UsageError when there is none, or several."""
+    short = name.partition("/")[2] if name.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")) else name
+    found = [agent for agent in agents if agent.key.name == short and namespace in ("", agent.key.namespace)]
+    if not found:
+        where = f" in namespace {namespace}" if namespace else ""
+        raise errors.NotFound(f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them', 404, "NotFound")
+    if len(found) > 1:
+        spaces = ", ".join(agent.key.namespace for agent in found)
+        raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
+    return found[0]
+
+
+def sync_of(agent: Agent) -> tuple[str, str]:
+    """Synced, OutOfSync, Held or Unknown, by the state of its owner; and a word about it."""
+    annotations = agent.seen.daemonset.annotations
+    commit = annotations.get(names.COMMIT, "")
+    if not commit:
+        return "Unknown", "not applied by gitops-ds"
+    if annotations.get(names.HOLD):
+        return "Held", f"held by the annotation {names.HOLD}"
+    if agent.state.last_attempted and agent.state.last_attempted != agent.state.last_good:
+        return "OutOfSync", f"commit {agent.state.last_attempted[:12]} was not applied as a whole"
+    return "Synced", ""
+
+
+def as_json(agent: Agent) -> dict[str, Any]:
+    """One item of a DaemonSetStatusList (docs/command-line.md)."""
+    counts, current = agent.counts, agent.current
+    template = agent.seen.daemonset.template.get("spec") or {}
+    sync, word = sync_of(agent)
+    return {
+        "namespace": agent.key.namespace,
+        "name": agent.key.name,
+        "desired": counts.desired,
+        "current": counts.current,
+        "ready": counts.ready,
+        "upToDate": counts.updated,
+        "available": counts.available,
+        "misscheduled": counts.misscheduled,
+        "nodeSelector": dict(template.get("nodeSelector") or {}),
+        "commit": agent.seen.daemonset.annotations.get(names.COMMIT, ""),
+        "revision": current.number if current else None,
+        "stage": "",
+        "health": {"state": agent.health.state.value, "message": agent.health.message},
+        "sync": {"state": sync, "message": word},
+    }
+
+
+def nodes(agent: Agent) -> list[dict[str, Any]]:
+    """One entry a node that has or shall have the agent's pod: revision, commit, state, reason."""
+    by_hash = {revision.hash: revision for revision in agent.history}
+    troubles = {trouble.node: trouble for trouble in agent.health.nodes}
+    found = []
+    for pod in sorted(agent.seen.pods, key=lambda pod: (pod.node, pod.name)):
+        revision, trouble = by_hash.get(pod.hash), troubles.pop(pod.node, None)
+        found.append(
+            {
+                "node": pod.node,
+                "pod": pod.name,
+                "revision": revision.number if revision else None,
+                "commit": agent.commit_of(revision) if revision else "",
+                "state": "Terminating" if pod.terminating else "Ready" if pod.ready else "NotReady",
+                "reason": trouble.reason if trouble else "",
+                "blame": trouble.blame.value if trouble else "",
+                "message": trouble.message if trouble else "",
+            }
+        )
+    for node, trouble in troubles.items():
+        told = {"reason": trouble.reason, "blame": trouble.blame.value, "message": trouble.message}
+        found.append({"node": node, "pod": "", "revision": None, "commit": "", "state": "Missing", **told})
+    return sorted(found, key=lambda entry: str(entry["node"]))
+
+
+def age(agent: Agent, now: float) -> str:
+    """How long the DaemonSet exists, as kubectl prints it."""
+    created = str((agent.seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")
+    seconds = int(now - (timestamps.seconds(created) or now)) if created else 0
+    for unit, size, until in (("s", 1, 120), ("m", 60, 180 * 60), ("h", 3600, 48 * 3600)):
+        if seconds < until:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+def when(moment: datetime) -> str:
+    """A moment in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,162 @@
+"""Git joined with ControllerRevisions: which commit stands behind which revision, and the commit that leads back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.app import repositories
+from gitops_ds.app.fleet import Agent, when
+from gitops_ds.kinds import defaults, revisions
+from gitops_ds.model import names
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CommitId, Key, show_path
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.plan import fields
+from gitops_ds.render import bundle as rendering
+from gitops_ds.source.repository import Repository
+from gitops_ds.source.writing import Why
+
+LOOK_BACK = 1000  # commits
+
+
+async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
+    """The revisions, oldest first, each with its commit, author and time where Git is at hand."""
+    current, counts, found = agent.current, agent.nodes_by_hash(), []
+    for revision in agent.history:
+        commit = agent.commit_of(revision)
+        info = await _info(repository, commit)
+        annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+        cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
+        found.append(
+            {
+                "revision": revision.number,
+                "name": revision.name,
+                "hash": revision.hash,
+                "commit": commit,
+                "author": info.author if info else "",
+                "committed": when(info.committed) if info else "",
+                "changeCause": cause,
+                "nodes": counts[revision.hash],
+                "current": current is not None and revision.name == current.name,
+            }
+        )
+    return found
+
+
+async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:
+    if repository is None or not commit:
+        return None
+    try:
+        await repository.fetch(CommitId(commit))
+        return await repository.info(CommitId(commit))
+    except errors.SourceError:  # a rewritten branch: the number and the commit are still true
+        return None
+
+
+def revision_of(agent: Agent, number: int) -> Revision:
+    """The revision with that number. Raises UsageError, naming those there are."""
+    for revision in agent.history:
+        if revision.number == number:
+            return revision
+    known = ", ".join(str(revision.number) for revision in agent.history) or "none"
+    raise errors.UsageError(f"{agent.key} has no revision {number}; it has {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """A commit that brings a template back: `reverts` names the one commit it takes back, else the agent's files are restored."""
+
+    commit: CommitId
+    target: CommitId
+    reverts: CommitId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which template shall come back (None: whatever the commit renders), to which commit, for which cluster."""
+
+    key: Key
+    target: CommitId
+    template: Revision | None
+    cluster: str = ""
+    namespace: str = ""
+
+
+async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: Wanted, why: Why) -> WayBack:
+    """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else the agent's files as they were.
+
+    Raises Refused when the files alone don't bring the template back, saying what else would have to change.
+    """
+    await repository.fetch(wanted.target)
+    then, now = [await repositories.snapshot_of(repository, commit, inside) for commit in (wanted.target, tip)]
+    folder = _folder(then, wanted)
+    changed = _changed(then, now, folder)
+    if not changed:
+        raise errors.Refused(f"{folder} is as it was in {wanted.target[:12]}: nothing to take back")
+    since = await repository.log(wanted.target, tip, LOOK_BACK)
+    single = await _single(repository, inside, [info.id for info in since], folder)
+    commit = None
+    if single is not None:
+        try:
+            commit = await repository.revert(tip, [single], why)
+        except errors.Refused:  # something else touched the same lines since: restore the files instead
+            single = None
+    if commit is None:
+        commit = await repository.restore(tip, wanted.target, [_in_repository(inside, path) for path in changed], why)
+    await _verify(repository, inside, commit, wanted)
+    return WayBack(commit, wanted.target, single)
+
+
+def _folder(snapshot: Snapshot, wanted: Wanted) -> PurePosixPath:
+    """What belongs to the agent: its folder under agents/, else the one file that holds it."""
+    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    if manifest is None:
+        raise errors.Refused(f"{wanted.key} is not in commit {wanted.target[:12]}")
+    if manifest.agent:
+        return PurePosixPath("agents") / manifest.agent
+    return PurePosixPath(manifest.origin.base.file)
+
+
+def _changed(then: Snapshot, now: Snapshot, folder: PurePosixPath) -> list[PurePosixPath]:
+    paths = {path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)}
+    return sorted(path for path in paths if then.files.get(path) != now.files.get(path))
+
+
+async def _single(repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath) -> CommitId | None:
+    """The one commit since then that touched the agent, if it touched nothing else."""
+    touching = []
+    for commit in since:
+        parents = (await repository.info(commit)).parents
+        if len(parents) != 1:
+            return None
+        before, after = [await repository.snapshot(one, "") for one in (parents[0], commit)]
+        changed = _changed(before, after, PurePosixPath())
+        whole = PurePosixPath(inside) / folder
+        inner = [path for path in changed if path == whole or path.is_relative_to(whole)]
+        if inner:
+            touching.append((commit, len(inner) == len(changed)))
+    return touching[0][0] if len(touching) == 1 and touching[0][1] else None
+
+
+def _in_repository(inside: str, path: PurePosixPath) -> str:
+    return (PurePosixPath(inside) / path).as_posix()
+
+
+async def _verify(repository: Repository, inside: str, commit: CommitId, wanted: Wanted) -> None:
+    """Renders the commit: the template must be the one that was asked for."""
+    if wanted.template is None:
+        return
+    after = await repositories.snapshot_of(repository, commit, inside)
+    manifest = rendering.render(after, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
+    mine, theirs = defaults.defaulted_template(template), defaults.defaulted_template(wanted.template.template)
+    if not revisions.same_template(mine, theirs):
+        where = ", ".join(show_path(change.path) for change in fields.compare(theirs, mine)[:5])
+        raise errors.Refused(
+            f"the agent's own files of {wanted.target[:12]} do not bring revision {wanted.template.number} back ({where} differ): "
+            "values outside its folder changed too; revert those commits with git revert, or name another --to-commit"
+        )

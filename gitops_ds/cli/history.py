@@ -1,0 +1,80 @@
+"""`gitops-ds history`: Git joined with ControllerRevisions."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options, table
+
+
+@click.command()
+@click.argument("name")
+@options.option("--revision", "number", type=int, help="Print the template of that revision.")
+@options.option("--diff", "pair", nargs=2, type=int, help="Compare the templates of two revisions.")
+@options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
+@options.namespace
+@options.connection
+@options.output("text", "json", "yaml")
+@options.common
+def history(**given: Any) -> int:
+    """REVISION, COMMIT, AUTHOR, WHEN, CHANGE-CAUSE and NODES of a DaemonSet."""
+    return options.run(_history(given))
+
+
+async def _history(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, fleet, ledger
+    from gitops_ds.model import names
+    from gitops_ds.model.objects import show_path
+    from gitops_ds.plan import fields, redact
+
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with clusters.opened(connection) as cluster:
+        agents = await fleet.look(cluster, connection.state_namespace, time.time())
+    agent = fleet.find(agents, given["name"], given["namespace"])
+    if given["number"] is not None:
+        template = redact.value(ledger.revision_of(agent, given["number"]).template)
+        options.show_json(template) if given["output"] == "json" else options.show_yaml(template)
+        return 0
+    if given["pair"]:
+        before, after = (ledger.revision_of(agent, number).template for number in given["pair"])
+        for change in fields.compare(before, after):
+            shown = redact.field(agent.key, change)
+            click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
+        return 0
+    items = await _items(agent, given["directory"])
+    if given["output"] != "text":
+        document = {"apiVersion": names.API_VERSION, "kind": "History", "items": items}
+        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        return 0
+    head = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
+    rows = [
+        [
+            str(i["revision"]) + ("*" if i["current"] else ""),
+            i["commit"][:12],
+            i["author"],
+            i["committed"],
+            i["changeCause"],
+            str(i["nodes"]),
+        ]
+        for i in items
+    ]
+    click.echo(table.columns(head, rows), nl=False)
+    return 0
+
+
+async def _items(agent: Any, directory: str | None) -> list[dict[str, Any]]:
+    from gitops_ds import errors
+    from gitops_ds.app import ledger, repositories
+
+    named = repositories.named(directory)
+    if named.where is None:
+        return await ledger.history(agent, None)
+    try:
+        async with repositories.opened(named) as repository:
+            return await ledger.history(agent, repository)
+    except errors.SourceError as error:
+        options.say(f"authors are not shown: {error}")
+        return await ledger.history(agent, None)

@@ -1,0 +1,66 @@
+"""Tables as kubectl prints them: columns three spaces apart, no lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gitops_ds.app import fleet as fleets
+from gitops_ds.app.fleet import Agent
+from gitops_ds.model import names
+
+HEAD = [
+    "NAMESPACE",
+    "NAME",
+    "DESIRED",
+    "CURRENT",
+    "READY",
+    "UP-TO-DATE",
+    "AVAILABLE",
+    "NODE SELECTOR",
+    "AGE",
+    "COMMIT",
+    "STAGE",
+    "HEALTH",
+]
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The table as text, with a line break at its end; an empty cell is `<none>`."""
+    lines = [list(head), *([cell or "<none>" for cell in row] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
+    return "".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
+    )
+
+
+def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
+    """All agents; `wide` adds what their health says."""
+    if not agents:
+        return "No DaemonSets found.\n"
+    head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
+    return columns(head, (_row(agent, now, wide) for agent in agents))
+
+
+def agent(one: Agent, now: float, *, nodes: bool) -> str:
+    """One agent, its health in words, and its nodes."""
+    text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
+    entries = fleets.nodes(one) if nodes else [e for e in fleets.nodes(one) if e["reason"]]
+    if not entries:
+        return text
+    head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
+    rows = [
+        [e["node"], e["pod"], str(e["revision"] or ""), e["commit"][:12], e["state"], e["reason"], e["blame"], e["message"]]
+        for e in entries
+    ]
+    return text + "\n" + columns(head, rows)
+
+
+def _row(one: Agent, now: float, wide: bool) -> list[str]:
+    counts = one.counts
+    numbers = [counts.desired, counts.current, counts.ready, counts.updated, counts.available]
+    selector = (one.seen.daemonset.template.get("spec") or {}).get("nodeSelector") or {}
+    row = [one.key.namespace, one.key.name, *map(str, numbers), ",".join(f"{k}={v}" for k, v in sorted(selector.items()))]
+    row += [fleets.age(one, now), one.seen.daemonset.annotations.get(names.COMMIT, "")[:12], "-", one.health.state.value]
+    if wide:
+        row += [str(one.current.number if one.current else ""), fleets.sync_of(one)[0], one.health.message]
+    return row
