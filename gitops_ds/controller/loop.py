@@ -164,7 +164,8 @@ class Controller:
                 self._tell(seen, decision, performed=True)
                 self._cache.remember(seen.daemonset, decision)
                 outcome = await perform.perform(stage, seen.daemonset, decision)
-                self._come_back(key, decision, outcome.wrote)
+                if not outcome.errors:
+                    self._come_back(key, decision, outcome.wrote)
                 return outcome.errors
 
     def _tell(self, seen: Observation, decision: Decision, *, performed: bool) -> None:

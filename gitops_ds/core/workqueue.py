@@ -20,6 +20,7 @@ K = TypeVar("K")
 
 FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0  # seconds; client-go's default rate limiter, as are the next two
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
+LONGEST_FAILED_HOLD = 1.0  # seconds; news brings a key that failed back sooner than its retry, but not at once
 LONGEST_HOLD, HOLD_FACTOR = 0.05, 5.0  # the next turn of a key waits five times what the last one took, at most 50 ms
 
 
@@ -72,16 +73,20 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, now: float, failed: bool = False) -> None:
         """Gives a key back; a failed one comes again by itself."""
         cost = now - self._taken.pop(key)
-        self._not_before[key] = now + min(LONGEST_HOLD, HOLD_FACTOR * cost)
-        if key in self._due:
-            self._due[key] = max(self._due[key], self._not_before[key])
-            self._push(key, self._due[key])
-        if not failed:
+        hold, wait = min(LONGEST_HOLD, HOLD_FACTOR * cost), 0.0
+        if failed:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            wait = min(FIRST_RETRY * 2 ** min(failures - 1, 30), LONGEST_RETRY)
+            wait = max(wait, self._bucket.delay(now))
+            hold = max(hold, min(wait, LONGEST_FAILED_HOLD))
+        else:
             self._failures.pop(key, None)
-            return
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        wait = min(FIRST_RETRY * 2 ** min(failures - 1, 30), LONGEST_RETRY)
-        self.add(key, now + max(wait, self._bucket.delay(now)))
+        self._not_before[key] = now + hold
+        if key in self._due:
+            self._due[key] = max(self._due[key], now + hold)
+            self._push(key, self._due[key])
+        if failed:
+            self.add(key, now + wait)
 
     def forget(self, key: K) -> None:
         """Drops what is remembered of a key that is gone for good; one that waits or is taken stays so."""

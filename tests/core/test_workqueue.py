@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gitops_ds.core.workqueue import LONGEST_RETRY, WorkQueue
+from gitops_ds.core.workqueue import LONGEST_FAILED_HOLD, LONGEST_RETRY, WorkQueue
 
 
 def test_a_key_added_twice_is_taken_once_at_the_earlier_time() -> None:
@@ -33,6 +33,17 @@ def test_a_key_added_while_it_is_taken_comes_again_after_that() -> None:
     assert queue.take(due) == "a"
 
 
+def test_a_key_that_was_moved_forward_is_still_never_taken_twice() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 5.0)
+    queue.add("a", 2.0)
+    assert queue.take(2.0) == "a"
+    queue.add("a", 5.0)
+    assert queue.take(5.0) is None
+    queue.done("a", 5.0)
+    assert queue.take(5.1) == "a"
+
+
 def test_failures_come_back_later_each_time_and_success_forgives() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 0.0)
@@ -56,6 +67,20 @@ def test_failures_come_back_later_each_time_and_success_forgives() -> None:
     assert round(due - now, 6) == 0.005
 
 
+def test_news_of_a_key_that_fails_does_not_bring_it_back_at_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    now = 0.0
+    queue.add("a", now)
+    for _ in range(12):
+        due = queue.next_due()
+        assert due is not None
+        now = due
+        assert queue.take(now) == "a"
+        queue.done("a", now, failed=True)
+    queue.add("a", now)
+    assert queue.next_due() == now + LONGEST_FAILED_HOLD
+
+
 def test_many_keys_that_fail_share_a_rate() -> None:
     queue: WorkQueue[int] = WorkQueue()
     for key in range(1000):
@@ -77,13 +102,13 @@ class Traffic(RuleBasedStateMachine):
         self.queue: WorkQueue[str] = WorkQueue()
         self.now, self.taken, self.owed = 0.0, set[str](), set[str]()
 
-    @rule(key=st.sampled_from("abc"), delay=st.floats(0, 3))
-    def add(self, key: str, delay: float) -> None:
+    @rule(key=st.sampled_from("abc"), delay=st.integers(0, 3))
+    def add(self, key: str, delay: int) -> None:
         self.queue.add(key, self.now + delay)
         self.owed.add(key)
 
-    @rule(later=st.floats(0, 2))
-    def take(self, later: float) -> None:
+    @rule(later=st.integers(0, 2))
+    def take(self, later: int) -> None:
         self.now += later
         key = self.queue.take(self.now)
         if key is not None:
