@@ -173,9 +173,8 @@ class _TlsServer(ThreadingHTTPServer):
 
     def finish_request(self, request: object, client_address: object) -> None:
         # A client that doesn't trust us ends the handshake; that is its right, not an error of the test.
-        with contextlib.suppress(OSError):
-            with self.context.wrap_socket(request, server_side=True) as secure:  # type: ignore[call-overload]
-                super().finish_request(secure, client_address)  # type: ignore[arg-type]
+        with contextlib.suppress(OSError), self.context.wrap_socket(request, server_side=True) as secure:  # type: ignore[arg-type]
+            super().finish_request(secure, client_address)
 
 
 @contextlib.contextmanager

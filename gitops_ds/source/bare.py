@@ -70,7 +70,8 @@ class Bare:
             raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
         except (git.GitCommandError, git.InvalidGitRepositoryError, git.NoSuchPathError) as error:
             raise self._failure("open", str(getattr(error, "stderr", error))) from None
-        repo.git.update_environment(**self._local)
+        # GitPython took these two from the caller's environment.
+        repo.git.update_environment(GIT_OBJECT_DIRECTORY=None, GIT_COMMON_DIR=None, **self._local)
         return repo
 
     @property

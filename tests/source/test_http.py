@@ -148,7 +148,7 @@ def test_nothing_is_fetched_when_nothing_moved(http_server: HttpServer, tmp_path
 
     use(f"{http_server.url}/a", tmp_path, login(http_server), work)
     # A new process with the same cache fetches nothing either.
-    use(f"{http_server.url}/a", tmp_path, login(http_server), lambda r: pass_over(r))
+    use(f"{http_server.url}/a", tmp_path, login(http_server), pass_over)
     assert len(http_server.requests) == 2
 
 
