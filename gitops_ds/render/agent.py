@@ -289,7 +289,7 @@ def _unused(
     found = around.layout
     if not all(variant.absent or variant.never for variant in wanted):
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
-        for name in sorted(agent.declared.names - result.used):
+        for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
             yield _told("DS804", f"nothing in agent {agent.name} refers to ${{{name}}}", found.place(at, key=True))
         if config and not result.config_used:

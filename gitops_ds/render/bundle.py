@@ -13,6 +13,7 @@ from gitops_ds.render import agents as all_agents
 from gitops_ds.render import definitions, drafts, finish, ignore, layout
 from gitops_ds.render.agent import Surroundings
 from gitops_ds.render.drafts import Draft
+from gitops_ds.render.finish import Default
 from gitops_ds.render.layout import SETTINGS, File, Layout
 
 
@@ -37,7 +38,7 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
     rendered = all_agents.render(surroundings(found, facts))
     gathered.drafts += rendered.drafts
     gathered.findings += rendered.findings
-    manifests, findings = finish.finish(gathered.drafts, _defaults(found, facts), found.place)
+    manifests, findings = finish.finish(gathered.drafts, _defaults(found, facts, namespace), found.place)
     unique = dict.fromkeys(finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings))
     return Bundle(
         commit=snapshot.commit.id if snapshot.commit else None,
@@ -143,10 +144,22 @@ def _is_ours(path: PurePosixPath) -> bool:
     )
 
 
-def _defaults(found: Layout, facts: ClusterFacts) -> finish.Defaults:
-    labels = {key: value for key, value in found.settings.section("defaults", "labels").items() if isinstance(value, str)}
-    classes = {agent: name for name, members in found.settings.section("class").items() for agent in layout.texts(members)}
-    return finish.Defaults(facts.namespace, labels, classes)
+def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> finish.Defaults:
+    settings = found.settings
+    cluster = found.clusters.get(facts.name, File(""))
+    at = cluster.at("namespace") if cluster.text("namespace") else settings.at("defaults", "namespace")
+    namespace = Default(facts.namespace, None if asked else at) if facts.namespace else None
+    labels = {
+        key: Default(value, settings.at("defaults", "labels", key))
+        for key, value in settings.section("defaults", "labels").items()
+        if isinstance(value, str)
+    }
+    classes = {
+        agent: Default(name, settings.at("class", name))
+        for name, members in settings.section("class").items()
+        for agent in layout.texts(members)
+    }
+    return finish.Defaults(namespace, labels, classes)
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

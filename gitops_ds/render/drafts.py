@@ -96,11 +96,9 @@ def _nearly(value: Any) -> bool:
 
 
 def _odd(value: Any, place: Place) -> Finding:
-    if not isinstance(value, Mapping):
-        what = "is not an object"
-    else:
-        what = "has no " + " and no ".join(key for key in ("apiVersion", "kind") if not isinstance(value.get(key), str))
-    return refusal("DS005", f"this document {what}; add it, or move what is not for Kubernetes to a file of its own", place)
+    missing = [key for key in ("apiVersion", "kind") if not (isinstance(value, Mapping) and isinstance(value.get(key), str))]
+    advice = "add it, or move what is not for Kubernetes to a file of its own"
+    return refusal("DS005", f"this document has no {' and no '.join(missing)}; {advice}", place)
 
 
 def _sops(place: Place) -> Finding:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops_ds.kinds import digests, served
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest, Origin
+from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.objects import Body, Key, group_of, key_of
+from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
 from gitops_ds.render.drafts import Draft, PlaceOf
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
-    """What is added to objects that do not say it themselves."""
+class Default:
+    """A text that is put where an object does not say it itself, and what says so (None: the command line)."""
 
-    namespace: str = ""
-    labels: Mapping[str, str] | None = None
-    classes: Mapping[str, str] | None = None  # by DaemonSet name
+    value: str
+    at: Pointer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its agent's name."""
+
+    namespace: Default | None = None
+    labels: Mapping[str, Default] = field(default_factory=dict)
+    classes: Mapping[str, Default] = field(default_factory=dict)
 
 
 def finish(drafts: Iterable[Draft], defaults: Defaults, place: PlaceOf) -> tuple[dict[Key, Manifest], list[Finding]]:
@@ -60,26 +68,31 @@ def _manifest(
     key = key_of(body)
     namespaced = _namespaced(key, defined)
     finding = None
+    added: dict[Path, Default] = {}
     if namespaced is False:
         # The API server drops a namespace that a cluster-wide object names.
         key = replace(key, namespace="")
     elif namespaced and not key.namespace and defaults.namespace:
-        key = replace(key, namespace=defaults.namespace)
-        metadata = _with_namespace(metadata, defaults.namespace)
+        key = replace(key, namespace=defaults.namespace.value)
+        added["metadata", "namespace"] = defaults.namespace
     elif namespaced and not key.namespace:
         advice = "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in gitops-ds.yaml"
         finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
-    metadata = _with_labels(metadata, defaults.labels or {})
-    if key.kind == "DaemonSet" and key.group == "apps":
-        metadata = _with_class(metadata, (defaults.classes or {}).get(draft.agent or key.name, ""))
-    if metadata is not body.get("metadata"):
-        body = {name: metadata if name == "metadata" else value for name, value in body.items()}
-    agent = draft.agent or (key.name if (key.group, key.kind) == ("apps", "DaemonSet") else "")
+    added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
+    is_daemonset = (key.group, key.kind) == ("apps", "DaemonSet")
+    agent = draft.agent or (key.name if is_daemonset else "")
+    if is_daemonset and agent in defaults.classes:
+        added["metadata", "annotations", names.CLASS] = defaults.classes[agent]
+    set_by = dict(draft.set_by)
+    for path, default in added.items():
+        if (changed := _with(body, path, default.value)) is not body:
+            body = changed
+            set_by |= {path: (default.at,)} if default.at else {}
     manifest = Manifest(
         key=key,
         body=body,
         digest=digests.digest(body),
-        origin=Origin(draft.base, draft.set_by),
+        origin=Origin(draft.base, set_by),
         agent=agent,
         variant=draft.variant,
         depends_on=draft.depends_on,
@@ -106,24 +119,15 @@ def _namespaced(key: Key, defined: Mapping[tuple[str, str], bool]) -> bool | Non
     return known.namespaced if known else defined.get((key.group, key.kind))
 
 
-def _with_namespace(metadata: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    return {"name": metadata["name"], "namespace": namespace} | {
-        k: v for k, v in metadata.items() if k not in ("name", "namespace")
-    }
-
-
-def _with_labels(metadata: Mapping[str, Any], labels: Mapping[str, str]) -> Mapping[str, Any]:
-    own = metadata.get("labels") or {}
-    if not labels or not isinstance(own, Mapping) or labels.keys() <= own.keys():
-        return metadata
-    return {**metadata, "labels": {**labels, **own}}
-
-
-def _with_class(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    own = metadata.get("annotations") or {}
-    if not name or not isinstance(own, Mapping) or names.CLASS in own:
-        return metadata
-    return {**metadata, "annotations": {**own, names.CLASS: name}}
+def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:
+    """A copy of the body with the value at the path; the body itself where something stands there already."""
+    step = str(path[0])
+    old = body.get(step)
+    if len(path) == 1:
+        return body if old else {**body, step: value}
+    inner = old or {}
+    changed = _with(inner, path[1:], value) if isinstance(inner, dict) else inner
+    return body if changed is inner else {**body, step: changed}
 
 
 def _has_values(body: Body) -> bool:

@@ -21,7 +21,7 @@ from gitops_ds.render import ignore
 SETTINGS = "gitops-ds.yaml"
 IGNORE_FILE = ".gitopsdsignore"
 MANIFEST_SUFFIXES = frozenset([".yaml", ".yml", ".json"])
-# Any of these in agents/NAME/ makes it an agent of our format even where there is no gitops-ds.yaml.
+# Any of these in agents/NAME/ makes it an agent of our format even where there is neither gitops-ds.yaml nor clusters/.
 _OURS = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml"])
 
 
@@ -81,7 +81,7 @@ class Layout:
                 found.setdefault(path.parts[1], []).append(path)
         if not self.ours:
             return {}
-        if not self.settings.name:
+        if not self.settings.name and not self.clusters:
             found = {name: paths for name, paths in found.items() if any(p.name in _OURS for p in paths)}
         return {name: tuple(paths) for name, paths in found.items()}
 

@@ -71,6 +71,7 @@ class Scope:
         if name in self.values:
             self.used.add(name)
             return self.values[name]
+        self.used.add(name)
         if name not in self.silent:
             self.undefined.append(Undefined(name, scalar.set_by[0]))
         return scalar

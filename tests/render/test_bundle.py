@@ -1,0 +1,100 @@
+"""What a bundle says beside its manifests."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds import render
+from gitops_ds.model.objects import Key
+from tests.render import snapshots
+
+ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
+CUSTOM = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n"
+DEFINITION = (
+    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n"
+    "spec: {group: example.com, scope: %s, names: {kind: Thing, plural: things}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cluster", "repository", "expected"),
+    [("asked", "c", "r", "asked"), ("", "c", "r", "c"), ("", "", "r", "r"), ("asked", "", "", "asked")],
+)
+def test_the_nearest_namespace_wins(asked: str, cluster: str, repository: str, expected: str) -> None:
+    found = snapshots.of_texts(
+        {
+            "gitops-ds.yaml": f"version: v1\nmanifests: [a.yaml]\ndefaults: {{namespace: '{repository}'}}\n",
+            "clusters/one.yaml": f"namespace: '{cluster}'\n",
+            "a.yaml": ACCOUNT,
+        }
+    )
+    bundle = render.render(found, namespace=asked)
+    assert list(bundle.manifests) == [Key("", "ServiceAccount", expected, "a")]
+    assert bundle.cluster.namespace == expected
+
+
+def test_a_kind_that_nobody_knows_is_left_for_the_cluster_to_place() -> None:
+    (manifest,) = render.render(snapshots.of_texts({"t.yaml": CUSTOM}), namespace="n").manifests.values()
+    assert manifest.scope_unknown
+    assert manifest.key.namespace == ""
+
+
+@pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "n"), ("Cluster", "")])
+def test_a_definition_beside_it_tells_where_a_kind_lives(scope: str, namespace: str) -> None:
+    found = snapshots.of_texts({"t.yaml": CUSTOM, "crd.yaml": DEFINITION % scope})
+    bundle = render.render(found, namespace="n")
+    thing = bundle.manifests[Key("example.com", "Thing", namespace, "t")]
+    assert not thing.scope_unknown
+
+
+def test_the_namespace_of_a_cluster_wide_object_is_not_part_of_its_key() -> None:
+    text = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r, namespace: x}\n"
+    assert list(render.render(snapshots.of_texts({"r.yaml": text})).manifests) == [
+        Key("rbac.authorization.k8s.io", "ClusterRole", "", "r")
+    ]
+
+
+def test_manifests_are_only_those_that_the_settings_name() -> None:
+    settings = "version: v1\nname: mine\nprofile: strict\nmanifests: ['*.yaml', 'legacy/']\nignore: [legacy/old/]\n"
+    account = ACCOUNT.replace("{name: a}", "{name: %s, namespace: agents}")
+    found = snapshots.of_texts(
+        {
+            "gitops-ds.yaml": settings,
+            "top.yaml": account % "top",
+            "other/a.yaml": account % "other",
+            "legacy/deep/a.yml": account % "deep",
+            "legacy/old/a.yaml": account % "old",
+            ".hidden/a.yaml": account % "hidden",
+        }
+    )
+    bundle = render.render(found)
+    assert [key.name for key in bundle.manifests] == ["deep", "top"]
+    assert (bundle.owner_hint, bundle.profile, bundle.findings) == ("mine", "strict", ())
+
+
+def test_a_secret_is_printed_only_when_asked_for() -> None:
+    found = snapshots.of_texts(
+        {"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: agents}\nstringData: {p: hunter2}\n"}
+    )
+    bundle = render.render(found)
+    assert "hunter2" not in render.as_yaml(bundle)
+    assert "hunter2" in render.as_yaml(bundle, secrets=True)
+    assert "hunter2" not in "".join(finding.message for finding in bundle.findings)
+
+
+def test_dependencies_stand_on_every_object_of_the_agent() -> None:
+    daemonset = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: %s, namespace: agents}\n"
+    found = snapshots.of_texts(
+        {
+            "agents/a/agent.yaml": "dependsOn: [b]\n",
+            "agents/a/daemonset.yaml": daemonset % "a",
+            "agents/a/account.yaml": ACCOUNT.replace("{name: a}", "{name: a, namespace: agents}"),
+            "agents/b/agent.yaml": "{}\n",
+            "agents/b/daemonset.yaml": daemonset % "b",
+        }
+    )
+    assert {str(m.key): m.depends_on for m in render.render(found).manifests.values()} == {
+        "ServiceAccount agents/a": ("b",),
+        "DaemonSet agents/a": ("b",),
+        "DaemonSet agents/b": (),
+    }

@@ -1,0 +1,138 @@
+"""Every value is explained by file, line and column, the winner first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gitops_ds import render
+from gitops_ds.errors import UsageError
+from gitops_ds.kinds import documents, origins
+from gitops_ds.model.objects import Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import paths
+from tests.render import snapshots
+from tests.render.test_examples import CLUSTERS, snapshot
+
+
+def told(path: str, cluster: str = "eu-1", labels: dict[str, str] | None = None) -> tuple[Any, list[str]]:
+    explanation = render.explain(snapshot(), "fluent-bit", path, cluster=cluster, node_labels=labels)
+    return explanation.value, [str(setting.place) for setting in explanation.set_by]
+
+
+def test_a_parameter_names_its_layers_the_winner_first() -> None:
+    assert told("metricsPort") == (
+        2021,
+        ["environments/production.yaml:7:20", "agents/fluent-bit/params.schema.json:9:86"],
+    )
+
+
+def test_a_way_into_a_parameter_is_explained() -> None:
+    value, places = told("resources.limits.memory")
+    assert value == "512Mi"
+    assert places == ["agents/fluent-bit/values/eu-1.yaml:3:20", "agents/fluent-bit/params.schema.json:13:86"]
+
+
+def test_the_labels_of_a_node_choose_the_variant() -> None:
+    value, places = told("resources.limits.memory", labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"})
+    assert value == "1Gi"
+    assert places[0] == "agents/fluent-bit/variants.yaml:11:26"
+    assert places[1] == "agents/fluent-bit/values/eu-1.yaml:3:20"
+
+
+def test_a_manifest_path_names_value_and_template() -> None:
+    value, places = told("spec.template.spec.containers[fluent-bit].image")
+    assert value == "cr.fluentbit.io/fluent/fluent-bit:4.0.11"
+    assert places == ["agents/fluent-bit/values/production.yaml:1:10", "agents/fluent-bit/daemonset.yaml:30:18"]
+
+
+def test_a_patch_names_the_patch() -> None:
+    assert told("spec.updateStrategy.rollingUpdate.maxUnavailable") == ("5%", ["agents/fluent-bit/patches/production.yaml:3:81"])
+
+
+def test_a_generated_affinity_names_the_variant() -> None:
+    _, places = told("spec.template.spec.affinity", labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"})
+    assert set(places) == {"agents/fluent-bit/variants.yaml:6:5"}
+
+
+def test_a_content_named_reference_names_the_file() -> None:
+    value, places = told("spec.template.spec.volumes[config].configMap.name")
+    assert value.startswith("fluent-bit-")
+    assert places[0] == "agents/fluent-bit/config/fluent-bit.yaml:1:1"
+
+
+def test_a_default_names_the_repository_settings() -> None:
+    assert told("metadata.labels.team") == ("platform", ["gitops-ds.yaml:6:11"])
+
+
+def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
+    explanation = render.explain(snapshot(), "inotify-limits", "spec.template.spec.priorityClassName", cluster="eu-1")
+    assert (explanation.value, [str(s.place) for s in explanation.set_by]) == ("node-agent", ["legacy/inotify-limits.yaml:23:26"])
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "cluster", "labels", "words"),
+    [
+        ("fluentbit", "version", "eu-1", None, "did you mean fluent-bit"),
+        ("fluent-bit", "spec.nothing", "eu-1", None, "neither a parameter nor a field"),
+        ("fluent-bit", "resources.limits.cpu", "eu-1", None, "nothing at limits.cpu"),
+        ("fluent-bit", "a[", "eu-1", None, "is no path"),
+        ("fluent-bit", "version", "eu1", None, "did you mean eu-1"),
+        ("fluent-bit", "version", "", None, "choose one with --cluster"),
+        ("fluent-bit", "version", "eu-1", {"pool": "edge"}, "no DaemonSet for a node with these labels"),
+    ],
+)
+def test_what_can_not_be_explained_says_why(agent: str, path: str, cluster: str, labels: dict[str, str] | None, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        render.explain(snapshot(), agent, path, cluster=cluster, node_labels=labels)
+
+
+def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from scalars(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from scalars(item, (*path, index))
+    else:
+        yield path, value
+
+
+def written(found: Snapshot, file: str, document: int, path: Path) -> Any:
+    for known, data in found.files.items():
+        if str(known) == file:
+            value = next(d.value for d in documents.read(file, data).documents if d.index == document)
+            way = paths.resolve(value, path)
+            return None if way is None else paths.get(value, way)
+    return None
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_every_scalar_points_at_itself_or_at_what_made_it(cluster: str) -> None:
+    found = snapshot()
+    for manifest in render.render(found, cluster=cluster).manifests.values():
+        if manifest.origin.base.file.endswith("kustomization.yaml"):
+            continue
+        for path, value in scalars(manifest.body):
+            winner = origins.pointers(manifest.origin, path)[0]
+            origin = written(found, winner.file, winner.document, winner.path)
+            generated = winner.file.endswith(("variants.yaml", "gitops-ds.yaml")) or "/config/" in winner.file or winner.path == ()
+            part = isinstance(origin, str | int) and str(origin) in str(value)
+            assert generated or origin == value or part or "${" in str(origin), (manifest.key, path, winner)
+
+
+def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
+    found = snapshots.of_texts(
+        {
+            "clusters/one.yaml": "environment: dev\n",
+            "agents/a/daemonset.yaml": (
+                "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: agents}\n"
+                "spec:\n  template:\n    spec:\n      containers:\n        - name: first\n        - name: second\n"
+            ),
+            "agents/a/patches/one.yaml": "- {op: remove, path: /spec/template/spec/containers/0}\n",
+        }
+    )
+    explanation = render.explain(found, "a", "spec.template.spec.containers[0].name")
+    assert (explanation.value, str(explanation.set_by[0].place)) == ("second", "agents/a/daemonset.yaml:9:17")
