@@ -116,9 +116,8 @@ def _folder(snapshot: Snapshot, wanted: Wanted) -> PurePosixPath:
     manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
     if manifest is None:
         raise errors.Refused(f"{wanted.key} is not in commit {wanted.target[:12]}")
-    if manifest.agent:
-        return PurePosixPath("agents") / manifest.agent
-    return PurePosixPath(manifest.origin.base.file)
+    file = PurePosixPath(manifest.origin.base.file)
+    return PurePosixPath(*file.parts[:2]) if file.parts[0] == "agents" and len(file.parts) > 2 else file
 
 
 def _changed(then: Snapshot, now: Snapshot, folder: PurePosixPath) -> list[PurePosixPath]:

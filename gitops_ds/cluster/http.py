@@ -23,9 +23,10 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
+from gitops_ds.kinds import revisions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
-from gitops_ds.model.objects import Body, Resource
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 
 PAGE = 500
 REQUEST_SECONDS = 30.0
@@ -136,11 +137,13 @@ class HttpCluster:
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The object as it was made."""
-        return await self._json(_Request("POST", _path(resource, _namespace(body)), body, _AS_US))
+        return await self._json(_Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US))
 
     async def replace(self, resource: Resource, body: Body) -> Body:
         """The object after the replacement."""
-        return await self._json(_Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), body, _AS_US))
+        return await self._json(
+            _Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), _as_stored(resource, body), _AS_US)
+        )
 
     async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
         """The object after a server-side apply, with the warnings of the reply."""
@@ -246,6 +249,13 @@ def _segment(name: str) -> str:
     if name in (".", "..") or "/" in name or "%" in name:
         raise errors.Invalid(f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid")
     return urllib.parse.quote(name, safe=":")
+
+
+def _as_stored(resource: Resource, body: Body) -> Body:
+    """A ControllerRevision's data goes in the very bytes that upstream's controller compares; everything else as it is."""
+    if resource == CONTROLLER_REVISION and "data" in body:
+        return {**body, "data": orjson.Fragment(revisions.canonical(body["data"]))}
+    return body
 
 
 def _namespace(body: Body) -> str:

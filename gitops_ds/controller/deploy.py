@@ -85,6 +85,9 @@ async def draft_with(
     writer = apply.Writer(place.cluster, resources, seen, terms)
     answers = await apply.ask(writer, make.undecided(served, seen, terms))
     made = make.plan(served, seen, terms, answers)
+    if back := make.ways_back(made, seen):
+        seen = await live.with_running(place.cluster, seen, back)
+        made = make.plan(served, seen, terms, answers)
     return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
 
 

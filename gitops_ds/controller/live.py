@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from gitops_ds import errors
 from gitops_ds.kinds import config_maps, nodes, pods, revisions, served
@@ -126,6 +127,20 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
     return Live(dict(objects), history, tuple(found))
 
 
+async def with_running(cluster: Cluster, live: Live, wanted: Iterable[tuple[Key, str]]) -> Live:
+    """Adds which nodes run these revisions of DaemonSets already: one list each."""
+    asked = list(wanted)
+    lists = await asyncio.gather(
+        *(cluster.list(POD, Selection(namespace=key.namespace, labels=f"{names.REVISION_HASH}={hash}")) for key, hash in asked)
+    )
+    running = {}
+    for (key, hash), found in zip(asked, lists, strict=True):
+        uid = (live.objects[key].get("metadata") or {}).get("uid")
+        seen = (pods.pod_of(body) for body in found.items)
+        running[key, hash] = frozenset(p.node for p in seen if p.node and not p.terminating and p.owner and p.owner.uid == uid)
+    return replace(live, running=running)
+
+
 async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collection[Key]) -> Live:
     """Adds the names of ConfigMaps that pods use; looks at pods only when a content-named ConfigMap could be collected."""
     spaces = {
@@ -142,7 +157,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collecti
         for pod in found.items
         for name in config_maps.names_in(pod.get("spec") or {})
     }
-    return Live(live.objects, live.revisions, live.nodes, frozenset(named))
+    return replace(live, named_config_maps=frozenset(named))
 
 
 def _label(body: Body) -> str:

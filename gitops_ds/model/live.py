@@ -45,10 +45,12 @@ class Live:
     """What a plan is made against.
 
     `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked. `named_config_maps`
-    are the ConfigMaps (namespace, name) that pods name.
+    are the ConfigMaps (namespace, name) that pods name. `running` holds, for a DaemonSet and a revision's hash, the nodes that run
+    it already, where somebody looked.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
     revisions: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)
     nodes: tuple[Node, ...] | None = None
     named_config_maps: frozenset[tuple[str, str]] = frozenset()
+    running: Mapping[tuple[Key, str], frozenset[str]] = field(default_factory=dict)
