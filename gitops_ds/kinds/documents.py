@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -129,8 +130,14 @@ class _Limit(Exception):
         self.what, self.node = what, node
 
 
+def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
+    if kind is ScalarNode:
+        return _PLAIN if implicit[0] else _QUOTED
+    return _MAPPING if kind is MappingNode else _SEQUENCE
+
+
 class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
-    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node and counts nodes and depth."""
+    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no more."""
 
     def __init__(self, data: bytes) -> None:
         CParser.__init__(self, data)
@@ -138,21 +145,39 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
         self.depth = 0
         self.nodes = 0
 
+    # The composer calls these for every node; functions of C cost it a third of what methods do.
+    descend_resolver: Any = staticmethod(operator.is_)
+    ascend_resolver: Any = staticmethod(bool)
+    resolve: Any = staticmethod(_sort)
+
+
+class _CountingParser(_Parser):
+    """The same for files that could hold too many nodes, or nest so deep that the composer's recursion would end the process."""
+
     def descend_resolver(self, _parent: object, _index: object) -> None:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
+        if self.depth > MAX_DEPTH + 1:  # a scalar is a step down too
             raise _Limit(f"the document is nested more than {MAX_DEPTH} levels deep")
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
 
-    def resolve(self, kind: type[Node], _value: object, implicit: Any) -> Tag:
+    def resolve(self, kind: type[Node], value: object, implicit: Any) -> Tag:
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise _Limit(f"a document has more than {MAX_NODES:,} values")
-        if kind is ScalarNode:
-            return _PLAIN if implicit[0] else _QUOTED
-        return _MAPPING if kind is MappingNode else _SEQUENCE
+        return _sort(kind, value, implicit)
+
+
+def _is_harmless(data: bytes) -> bool:
+    """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper than a few hundred levels.
+
+    A block collection stands further right than the one around it, or is a list at the column of the key above it: two levels a
+    column at most. A flow collection needs its bracket. The 64 levels are then counted while the values are built.
+    """
+    if len(data) > MAX_NODES:
+        return False
+    return data.count(b"[") + data.count(b"{") + 2 * max(map(len, data.split(b"\n"))) <= 400
 
 
 _SURROGATES: Final = re.compile(rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
@@ -164,7 +189,7 @@ def _nodes(data: bytes) -> Iterator[Node]:
         data = _SURROGATES.sub(_joined, data)
     if not c_parser_present():
         raise _Limit("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
-    parser = _Parser(data)
+    parser = _Parser(data) if _is_harmless(data) else _CountingParser(data)
     while parser.check_node():
         parser.nodes = 0
         yield parser.get_node()
@@ -208,8 +233,7 @@ class _Build:
         if tag is _MAPPING:
             return self.mapping(node, depth + 1)
         if tag is _SEQUENCE:
-            self.spend(node, len(node.value), depth)
-            return [self.value(item, depth + 1) for item in node.value]
+            return self.sequence(node, depth + 1)
         return self.tagged(node, depth)
 
     def spend(self, node: Node, count: int, depth: int) -> None:
@@ -217,8 +241,12 @@ class _Build:
         self.left -= count
         if self.left < 0:
             raise _Limit(f"with its aliases expanded the document has more than {MAX_NODES:,} values", node)
-        if depth >= MAX_DEPTH:
-            raise _Limit(f"with its aliases expanded the document is nested more than {MAX_DEPTH} levels deep", node)
+        if depth > MAX_DEPTH:
+            raise _Limit(f"the document is nested more than {MAX_DEPTH} levels deep, or an alias holds itself", node)
+
+    def sequence(self, node: Node, depth: int) -> list[Any]:
+        self.spend(node, len(node.value), depth)
+        return [self.value(item, depth) for item in node.value]
 
     def mapping(self, node: Node, depth: int) -> dict[str, Any]:
         self.spend(node, 2 * len(node.value), depth)
@@ -286,8 +314,7 @@ class _Build:
             return node.value
         if known is _MAPPING:
             return self.mapping(node, depth + 1)
-        self.spend(node, len(node.value), depth)
-        return [self.value(item, depth + 1) for item in node.value]
+        return self.sequence(node, depth + 1)
 
     def merged(self, node: Node, depth: int) -> dict[str, Any]:
         """What `<<:` brings: of several mappings the earlier wins. As with kubectl it wins over keys before it in the mapping."""

@@ -60,7 +60,7 @@ def ambiguous(text: str) -> bool:
     """Whether YAML 1.1 readers, YAML 1.2 readers and kubectl differ about this plain scalar."""
     if text in _WORDS:
         return isinstance(_WORDS[text], bool) and text not in _BOOLEANS_BOTH_READ
-    return _ODD.match(text) is not None
+    return text[0] in "+-0123456789" and _ODD.match(text) is not None
 
 
 def key(text: str) -> str | None:

@@ -27,8 +27,7 @@ class Problem:
 
 def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks) -> Iterator[Problem]:
     """Everything that the definition has against a body, in the order of the body; nothing if jsonschema has no complaint."""
-    schema = {"$ref": _REFERENCE + name, "definitions": definitions}
-    for error in _validator()(schema).iter_errors(body):
+    for error in validator(definitions, name).iter_errors(body):
         path: Path = tuple(error.absolute_path)
         match error.validator:
             case "unknown":
@@ -44,6 +43,11 @@ def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastc
                 yield Problem(TWIN, path, f"{show_path(path)}: {error.message}; keep one of them")
             case _:
                 yield Problem(TYPE, path, f"{_name(path)} {error.message}")
+
+
+def validator(definitions: Mapping[str, Any], name: str) -> Any:
+    """jsonschema's validator of one definition, with the API server's view of null, formats and twins."""
+    return _validator()({"$ref": _REFERENCE + name, "definitions": definitions})
 
 
 def _where(path: Path) -> str:
@@ -129,10 +133,7 @@ def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[st
 
 @cache
 def _validator() -> Any:
-    """jsonschema's validator, told what the API server thinks of null (an absent field), formats and twins.
-
-    Imported when it is needed: that takes 80 ms.
-    """
+    """Null is an absent field to the API server. Imported when it is needed: that takes 80 ms."""
     from jsonschema import Draft202012Validator, validators
 
     extend: Any = validators.extend

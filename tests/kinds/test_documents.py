@@ -81,8 +81,9 @@ def test_what_aliases_name_is_copied() -> None:
         (b"~: b\n", "DS001 f.yaml:1:1 the key ~ is no text: quote it"),
         (b"a: .inf\n", 'DS001 f.yaml:1:4 .inf is a number that JSON can\'t hold: write ".inf" if a text is meant'),
         (b"<<: 3\n", "DS001 f.yaml:1:5 << takes a mapping or a list of mappings"),
-        (b"a: &a [*a]\n", "DS001 f.yaml:1:4 with its aliases expanded the document is nested more than 64 levels deep"),
+        (b"a: &a [*a]\n", "DS001 f.yaml:1:4 the document is nested more than 64 levels deep, or an alias holds itself"),
         (b"[" * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
+        (b"- " * 65, "DS001 f.yaml:1:129 the document is nested more than 64 levels deep, or an alias holds itself"),
         (b"- " * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
         (b"[" + b"a," * 100_001 + b"]", "DS001 f.yaml a document has more than 100,000 values"),
         (
@@ -98,6 +99,16 @@ def test_what_aliases_name_is_copied() -> None:
 )
 def test_a_finding_says_what_where_and_what_to_do(data: bytes, finding: str) -> None:
     assert told(data) == [finding]
+
+
+def test_sixty_four_levels_are_fine() -> None:
+    for text in (
+        "- " * 64 + "x",
+        "[" * 64 + "]" * 64,
+        "[" * 64 + "]" * 64 + " " * 200_000,
+        "".join(" " * n + "a:\n" for n in range(64)),
+    ):
+        assert told(text.encode()) == []
 
 
 def test_a_bomb_of_aliases_is_refused() -> None:

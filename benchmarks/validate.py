@@ -1,0 +1,165 @@
+"""How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and jsonschema on everything.
+
+python benchmarks/validate.py [FILES]
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from gitops_ds.kinds import documents
+from gitops_ds.validate import explain, kubernetes, manifests
+
+TEMPLATE = """\
+# The log agent of team {team}; rolled out by waves.
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: agent-{n}
+  namespace: agents-{team}
+  labels:
+    app.kubernetes.io/name: agent-{n}
+    app.kubernetes.io/part-of: node-agents
+    app.kubernetes.io/managed-by: gitops-ds
+  annotations:
+    example.com/owner: "team-{team}"
+spec:
+  minReadySeconds: 10
+  revisionHistoryLimit: 10
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: agent-{n}
+  updateStrategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxUnavailable: 10%
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/name: agent-{n}
+        app.kubernetes.io/part-of: node-agents
+    spec:
+      serviceAccountName: agent-{n}
+      priorityClassName: system-node-critical
+      terminationGracePeriodSeconds: 30
+      nodeSelector:
+        kubernetes.io/os: linux
+      tolerations:
+        - key: node-role.kubernetes.io/control-plane
+          operator: Exists
+          effect: NoSchedule
+        - operator: Exists
+          effect: NoExecute
+      containers:
+        - name: agent
+          image: registry.example.com/agents/agent:{n}.2.{team}
+          imagePullPolicy: IfNotPresent
+          args: ["--config=/etc/agent/agent.yaml", "--level={level}"]
+          env:
+            - name: NODE_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.nodeName
+            - name: WORKERS
+              value: "{workers}"
+          ports:
+            - name: metrics
+              containerPort: {port}
+              protocol: TCP
+          readinessProbe:
+            httpGet:
+              path: /ready
+              port: metrics
+            periodSeconds: 10
+          resources:
+            requests:
+              cpu: {cpu}m
+              memory: 64Mi
+            limits:
+              memory: 256Mi
+          securityContext:
+            readOnlyRootFilesystem: true
+            allowPrivilegeEscalation: false
+          volumeMounts:
+            - name: config
+              mountPath: /etc/agent
+            - name: varlog
+              mountPath: /var/log
+              readOnly: true
+      volumes:
+        - name: config
+          configMap:
+            name: agent-{n}
+        - name: varlog
+          hostPath:
+            path: /var/log
+            type: Directory
+"""
+
+
+def write(folder: Path, count: int, bad: int) -> list[Path]:
+    """`count` manifests that differ; one in `bad` has a slip of the pen (0: none)."""
+    paths = []
+    for n in range(count):
+        text = TEMPLATE.format(
+            n=n, team=n % 37, level=["info", "warn"][n % 2], workers=n % 8, port=2000 + n % 5000, cpu=10 + n % 90
+        )
+        if bad and n % bad == 0:
+            text = text.replace("operator: Exists", "operator: exists", 1).replace("mountPath: /var/log", "mountpath: /var/log")
+        path = folder / f"agent-{n}.yaml"
+        path.write_text(text)
+        paths.append(path)
+    return paths
+
+
+def ours(paths: list[Path]) -> int:
+    """Reads, checks and places; returns the number of findings."""
+    found = 0
+    for path in paths:
+        data = path.read_bytes()
+        parsed = documents.read(str(path), data)
+        for document in parsed.documents:
+            for complaint in manifests.check(document.value, (kubernetes.NEWEST,)):
+                documents.place(str(path), data, document.index, complaint.problem.path, key=complaint.problem.on_key)
+                found += 1
+    return found
+
+
+def plain(paths: list[Path]) -> int:
+    """What one writes first: ruamel.yaml's safe loader with its C parser, and jsonschema on every document."""
+    from ruamel.yaml import YAML
+
+    schemas = kubernetes.schemas(kubernetes.NEWEST)
+    validator: Any = explain.validator(schemas.definitions, schemas.kinds["apps/v1/DaemonSet"])
+    yaml = YAML(typ="safe", pure=False)
+    return sum(len(list(validator.iter_errors(yaml.load(path.read_bytes())))) for path in paths)
+
+
+def timed(what: str, count: int, work: Any) -> float:
+    start = time.process_time()
+    found = work()
+    took = time.process_time() - start
+    sys.stdout.write(f"{what:48} {count / took:8,.0f} files a CPU-second   ({count:,} files, {took:.2f} s, {found} findings)\n")
+    return count / took
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    with tempfile.TemporaryDirectory() as folder:
+        good = write(Path(folder), count, 0)
+        ours(good[:50])  # imports and schemas, once
+        fast = timed("gitops-ds, all valid", count, lambda: ours(good))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        some = good[: max(1, count // 10)]
+        slow = timed("ruamel.yaml (C) and jsonschema, all valid", len(some), lambda: plain(some))
+        bad = write(Path(folder), count, 20)
+        timed("gitops-ds, one in 20 with two slips, with places", count, lambda: ours(bad))
+    sys.stdout.write(f"ratio to ruamel.yaml and jsonschema: {fast / slow:.1f}; peak memory {peak:.0f} MiB\n")
+
+
+main()
