@@ -217,14 +217,14 @@ def test_an_apply_is_refused_as_every_other_write(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         body = stage.daemonset()
         body["spec"]["selector"] = {"matchLabels": {"app": "b"}}
-        with pytest.raises(errors.Invalid, match="`selector` does not match template `labels`"):
+        with pytest.raises(errors.Invalid, match=r"`selector` does not match template `labels`"):
             await stage.apply(body)
         with pytest.raises(errors.Conflict, match="uid mismatch: the provided object specified uid x"):
             await stage.apply(stage.config_map("c", uid="x"))
         await stage.apply(stage.config_map("d", {"a": "1"}))
         with pytest.raises(errors.Conflict, match="the object has been modified"):
             await stage.apply(stage.config_map("d", {"a": "2"}, resourceVersion="1"))
-        with pytest.raises(errors.Invalid, match="metadata.managedFields must be nil"):
+        with pytest.raises(errors.Invalid, match=r"metadata\.managedFields must be nil"):
             await stage.apply(stage.config_map("d", {"a": "2"}, managedFields=[{"manager": "x"}]))
 
     play(scene)

@@ -9,8 +9,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
-from tests.contract.scenes import Play, Stage, version
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Resource
+from tests.contract.scenes import Play, Stage, eventually, version
 
 GENERATION = "deprecated.daemonset.template.generation"
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -226,8 +226,10 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     (
         "strategy",
         _spec(updateStrategy={"type": "Foo"}),
-        'spec.updateStrategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: '
-        'supported values: "RollingUpdate", "OnDelete"',
+        (
+            'spec.updateStrategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: '
+            'supported values: "RollingUpdate", "OnDelete"'
+        ),
     ),
     (
         "restartPolicy",
@@ -304,5 +306,59 @@ def test_a_field_that_the_kind_does_not_have_is_dropped_from_a_plain_write(play:
     async def scene(stage: Stage) -> None:
         made = await stage.cluster.create(DAEMONSET, stage.daemonset(foo=1))
         assert "foo" not in made["spec"]
+
+    play(scene)
+
+
+def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        group = f"{stage.namespace}.example.com"
+        definitions = (await stage.cluster.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        crd = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"gadgets.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
+                    }
+                ],
+            },
+        }
+        await stage.cluster.create(definitions, crd)
+        gadget = Resource(group, "v1", "Gadget", "gadgets", namespaced=True)
+        body = {"apiVersion": gadget.api_version, "kind": "Gadget", "metadata": {"name": "g", "namespace": stage.namespace}}
+
+        async def served() -> bool:
+            try:
+                await stage.cluster.apply(gadget, {**body, "spec": {"a": [1]}}, manager="one")
+            except errors.NotFound:
+                return False
+            return True
+
+        await eventually(served)
+        changed = (await stage.cluster.apply(gadget, {**body, "spec": {"a": [1, 2]}}, manager="one")).body
+        assert (changed["metadata"]["generation"], changed["spec"]) == (2, {"a": [1, 2]})
+        with pytest.raises(errors.Invalid) as caught:
+            await stage.cluster.patch(gadget, stage.namespace, "g", {"spec": {"a": [3]}}, type=PatchType.STRATEGIC)
+        assert caught.value.status == 415
+        await stage.cluster.delete(definitions, "", f"gadgets.{group}")
+
+        async def unserved() -> bool:
+            try:
+                await stage.cluster.list(gadget)
+            except errors.NotFound:
+                return True
+            return False
+
+        await eventually(unserved)
 
     play(scene)

@@ -138,7 +138,7 @@ class Client:
         for cut in self._watches:
             cut.set()
 
-    async def _arrive(  # noqa: PLR0913  the parts of a request
+    async def _arrive(
         self,
         verb: str,
         resource: Resource | None,

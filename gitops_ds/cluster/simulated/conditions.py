@@ -14,14 +14,12 @@ def put(body: Body, type: str, value: str, now: float, why: tuple[str, str] = ("
     return {**status, "conditions": among(status.get("conditions") or (), type, value, now, why)}
 
 
-def among(known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:  # noqa: PLR0913
+def among(known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
     """The conditions with that one set; it stays at its place."""
     before = next((c for c in known if c["type"] == type), None)
     since = before["lastTransitionTime"] if before and before["status"] == value else timestamps.text(now)
     made = {"type": type, "status": value, "lastTransitionTime": since}
-    for name, text in zip(("reason", "message"), why, strict=True):
-        if text:
-            made[name] = text
+    made |= {name: text for name, text in zip(("reason", "message"), why, strict=True) if text}
     if before is None:
         return [*known, made]
     return [made if c is before else c for c in known]

@@ -220,10 +220,7 @@ class Schema:
             for n, step in enumerate(path):
                 if isinstance(here, Struct) and n + 1 < len(path):
                     found.add(path[: n + 1])
-                if isinstance(here, ListOf):
-                    here = here.element
-                else:
-                    here = self.child(here, step[2:])
+                here = here.element if isinstance(here, ListOf) else self.child(here, step[2:])
         return frozenset(found)
 
 

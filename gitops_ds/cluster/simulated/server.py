@@ -245,9 +245,11 @@ class Server:
     def _settled(self, resource: Resource, body: dict[str, Any]) -> Body:
         """Stores an object, or ends it where its last finalizer is gone."""
         metadata = body["metadata"]
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds"):
-            if not (body.get("spec") or {}).get("finalizers") or resource != NAMESPACE:
-                return self._removed(resource, body)
+        waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        if resource == NAMESPACE:
+            waits = waits or (body.get("spec") or {}).get("finalizers")
+        if "deletionTimestamp" in metadata and not waits:
+            return self._removed(resource, body)
         return self._insert(resource, body)
 
     def _removed(self, resource: Resource, body: Body) -> Body:
@@ -274,7 +276,7 @@ class Server:
 
     # --- ending
 
-    def delete(self, resource: Resource, namespace: str, name: str, how: Ending = Ending()) -> Body:  # noqa: B008  a value
+    def delete(self, resource: Resource, namespace: str, name: str, how: Ending = Ending()) -> Body:
         """The object while it ends, or a Status when it is gone. Raises NotFound, and Conflict for another uid."""
         body = self.get(resource, namespace, name)
         metadata = body["metadata"]
@@ -285,9 +287,8 @@ class Server:
         grace = _grace(body, how.grace) if resource == POD else 0
         finalizers = _finalizers(metadata, how.propagation)
         waits = bool(finalizers or grace or resource == NAMESPACE)
-        if "deletionTimestamp" in metadata:
-            if metadata.get("deletionGracePeriodSeconds", 0) <= grace and waits:
-                return body
+        if waits and "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
+            return body
         ending = _ending(body, self.now() + grace, grace, finalizers)
         if resource == NAMESPACE:
             ending["status"] = {**ending.get("status", {}), "phase": "Terminating"}

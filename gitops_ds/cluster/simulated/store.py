@@ -40,7 +40,8 @@ class _Table:
 class Store:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
-    `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a watch from before them is told to list again.
+    `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a
+    watch from before them is told to list again.
     """
 
     def __init__(self, history: int) -> None:

@@ -52,15 +52,19 @@ def _faults(structures: Structures, type: Type, value: Any, place: str) -> Itera
             for name, item in value.items():
                 yield from _faults(structures, type.element, item, f"{place}.{name}")
         case Struct():
-            if not isinstance(value, Mapping):
-                yield f"{place}: expected map, got {_plain(value)}"
-                return
-            known = structures.fields(type)
-            for name, item in value.items():
-                if name not in known:
-                    yield f"{place}.{name}: field not declared in schema"
-                else:
-                    yield from _faults(structures, known[name], item, f"{place}.{name}")
+            yield from _struct_faults(structures, type, value, place)
+
+
+def _struct_faults(structures: Structures, type: Struct, value: Any, place: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{place}: expected map, got {_plain(value)}"
+        return
+    known = structures.fields(type)
+    for name, item in value.items():
+        if name not in known:
+            yield f"{place}.{name}: field not declared in schema"
+        else:
+            yield from _faults(structures, known[name], item, f"{place}.{name}")
 
 
 def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str]:

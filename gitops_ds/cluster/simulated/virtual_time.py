@@ -32,6 +32,7 @@ class _Selector:
         self._real, self._wait = selectors.DefaultSelector(), wait
 
     def select(self, timeout: float | None = None) -> Any:
+        """What is ready within `timeout` seconds of the loop's own time."""
         return self._wait(self._real, timeout)
 
     def __getattr__(self, name: str) -> Any:
@@ -46,12 +47,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now, self._in_threads = 0.0, 0
+        self._error: BaseException | None = None
         super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
+        self.set_exception_handler(self._failed)
 
     def time(self) -> float:
+        """Seconds since the loop began."""
         return self._now
 
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error in a timer's callback ends the run, where an ordinary loop would only log it."""
+        if "handle" in context and isinstance(error := context.get("exception"), BaseException):
+            self._error = error
+        else:
+            loop.default_exception_handler(context)
+
     def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         if self._in_threads and timeout != 0:
             return real.select(None)
         if ready := real.select(0):
@@ -62,10 +76,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return []
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Runs it in a thread; until it is done the clock stands still."""
         future = super().run_in_executor(executor, func, *args)
         self._in_threads += 1
         future.add_done_callback(self._left_thread)
         return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Waits for its threads, in real time."""
+        self._in_threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._in_threads -= 1
 
     def _left_thread(self, _: asyncio.Future[Any]) -> None:
         self._in_threads -= 1
@@ -75,12 +98,11 @@ class ScaledLoop(asyncio.SelectorEventLoop):
     """An event loop from 0 on which `speed` seconds pass in each real one."""
 
     def __init__(self, speed: float) -> None:
-        if speed <= 0:
-            raise ValueError(f"speed must be above 0, not {speed}")
         self._speed, self._start = speed, time.monotonic()
         super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
 
     def time(self) -> float:
+        """Seconds since the loop began, as it counts them."""
         return (time.monotonic() - self._start) * self._speed
 
     def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
@@ -90,8 +112,11 @@ class ScaledLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:
     """The result of `main`, run in virtual time, or at `speed` seconds a real second (1.0: real time).
 
-    Raises Deadlock in virtual time when every task waits for something that can't come.
+    Raises ValueError for a speed of 0 or less, and Deadlock in virtual time when every task waits for something that can't come.
     """
+    if speed is not None and speed <= 0:
+        main.close()
+        raise ValueError(f"speed must be above 0, not {speed}")
     with asyncio.Runner(loop_factory=VirtualLoop if speed is None else lambda: ScaledLoop(speed)) as runner:
         return runner.run(main)
 
@@ -99,11 +124,6 @@ def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:
 def clock(epoch: float = EPOCH) -> Callable[[], float]:
     """A clock in seconds since 1970 that shows `epoch` at the running loop's time 0."""
     return lambda: epoch + asyncio.get_running_loop().time()
-
-
-def timestamp(seconds: float) -> str:
-    """A time as Kubernetes writes it, in whole seconds: `2026-01-01T00:00:00Z`."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> str:
