@@ -27,13 +27,13 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 async def _simulated(scene: Scene) -> None:
     async with simulated.Cluster() as cluster:
-        await _on(Stage(cluster, cluster.client("somebody"), "contract"), scene)
+        await _on(Stage(cluster, "contract"), scene)
 
 
 async def _real(plane: controlplane.ControlPlane, scene: Scene) -> None:
     where = access.access(str(plane.kubeconfig), None)
     async with http.HttpCluster(where) as cluster:
-        await _on(Stage(cluster, cluster, f"contract-{next(_numbers)}"), scene)
+        await _on(Stage(cluster, f"contract-{next(_numbers)}"), scene)
 
 
 async def _on(stage: Stage, scene: Scene) -> None:

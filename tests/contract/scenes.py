@@ -16,7 +16,6 @@ PATIENCE = 60.0  # seconds until something that a controller does must be done
 @dataclass(frozen=True)
 class Stage:
     cluster: Cluster
-    other: Cluster
     namespace: str
 
     def daemonset(self, name: str = "agent", image: str = "nginx:1", **spec: Any) -> dict[str, Any]:

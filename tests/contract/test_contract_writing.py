@@ -71,7 +71,7 @@ def test_a_name_that_is_taken_already_exists(play: Play) -> None:
 
 def test_a_namespace_that_is_not_there_is_not_found(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        lost = Stage(stage.cluster, stage.other, "nowhere")
+        lost = Stage(stage.cluster, "nowhere")
         with pytest.raises(errors.NotFound, match=r'^namespaces "nowhere" not found$'):
             await stage.cluster.create(DAEMONSET, lost.daemonset())
         with pytest.raises(errors.NotFound, match=r'^namespaces "nowhere" not found$'):

@@ -82,7 +82,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._left_thread)
         return future
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncio's own signature
         """Waits for its threads, in real time."""
         self._in_threads += 1
         try:
