@@ -82,7 +82,8 @@ async def apply(
 ) -> tuple[Plan, PassEnded]:
     """One whole pass against a live cluster."""
     async with drafted(repository, snapshot, target, asked) as (place, draft):
-        return draft.plan, await deploy.carry_out(place, draft, asked, emit, time.time)
+        ended, _ = await deploy.carry_out(place, draft, asked, emit, time.time)
+        return draft.plan, ended
 
 
 def _place(cluster: Cluster, repository: repositories.Named, found: Prepared, target: Target) -> deploy.Place:

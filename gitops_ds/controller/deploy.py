@@ -91,8 +91,8 @@ async def draft_with(
     return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
 
 
-async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> PassEnded:
-    """Applies the plan, tells every write, and saves the state where it changed."""
+async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> tuple[PassEnded, State]:
+    """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on."""
     made = ready.plan
     if made.writes or made.refusals:
         emit(Planned(clock(), made))
@@ -105,10 +105,10 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
         emit(NotApplied(clock(), change, refusal))
     after = _remembered(ready, outcome, place)
     if after != ready.state:
-        await _save(place, after)
+        after = await _save(place, after)
     ended = PassEnded(clock(), made.commit, len(outcome.written), (*made.refusals, *(refusal for _, refusal in outcome.refused)))
     emit(ended)
-    return ended
+    return ended, after
 
 
 def _waiting(cluster: Cluster, bundle: Bundle, patience: float) -> apply.Ready:
@@ -174,14 +174,14 @@ def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, Commit
     return found
 
 
-async def _save(place: Place, after: State) -> None:
+async def _save(place: Place, after: State) -> State:
     """Saves; when another process wrote meanwhile, once more over what it wrote: both saw the same cluster."""
     try:
-        await state.save(place.cluster, place.namespace, place.owner, after)
+        return await state.save(place.cluster, place.namespace, place.owner, after)
     except errors.Conflict:
         theirs = await state.load(place.cluster, place.namespace, place.owner)
         both = replace(after, inventory=after.inventory | theirs.inventory, version=theirs.version)
-        await state.save(place.cluster, place.namespace, place.owner, both)
+        return await state.save(place.cluster, place.namespace, place.owner, both)
 
 
 def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

@@ -84,8 +84,8 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
     for items in rest:
         objects |= {key_of(body): body for body in items}
     missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
-    objects |= await _single(cluster, missing)
-    relevant = {key: body for key, body in objects.items() if key in wanted or _label(body) == owner}
+    objects |= await single(cluster, missing)
+    relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
     live = assemble(relevant, known.items, node_list.items)
     return await with_config_maps_in_use(cluster, live, wanted.keys())
 
@@ -97,7 +97,8 @@ async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Col
         return ()
 
 
-async def _single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
+async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
+    """The objects that are there, one request each, some at once."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def get(key: Key, resource: Resource) -> Body | None:
@@ -160,7 +161,8 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collecti
     return replace(live, named_config_maps=frozenset(named))
 
 
-def _label(body: Body) -> str:
+def label(body: Body) -> str:
+    """The value of our owner label, empty without one."""
     return str(((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
 
 

@@ -23,10 +23,11 @@ class Policy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """`prune` turns deleting on; `share` is the part of the cluster's nodes (0 to 1) that may lose an agent without approval."""
+    """`prune` turns deleting on. Without approval only so many nodes may lose an agent: `share` of all (0 to 1), or `nodes`."""
 
     prune: bool = False
     share: float = 0.2
+    nodes: int | None = None
 
 
 def policy_of(live: Body) -> Policy:
@@ -88,7 +89,9 @@ def refusals(orphans: Mapping[Key, tuple[str, ...]], live: Live, guards: Guards,
 def _share(orphans: Mapping[Key, tuple[str, ...]], rest: Iterable[Key], live: Live, guards: Guards) -> list[Refusal]:
     losing = {node for key in rest for node in orphans[key]}
     total = len(live.nodes or ())
-    if not losing or len(losing) <= guards.share * total:
+    allowed = guards.share * total if guards.nodes is None else guards.nodes
+    if not losing or len(losing) <= allowed:
         return []
-    text = f"{len(losing)} of {total} nodes would lose an agent, more than {guards.share:.0%}"
+    limit = f"{guards.share:.0%}" if guards.nodes is None else str(guards.nodes)
+    text = f"{len(losing)} of {total} nodes would lose an agent, more than {limit}"
     return [Refusal("share-of-nodes", f"{text}: approve this plan by its hash (--approve)")]

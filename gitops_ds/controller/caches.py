@@ -1,0 +1,97 @@
+"""What the deployer needs of the cluster, kept up to date by watches, so that an unchanged cluster is asked nothing.
+
+DaemonSets, their revisions and nodes are watched whole; every other kind only by our owner label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from gitops_ds.controller import informer, live
+from gitops_ds.controller.informer import Store
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
+
+_WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
+
+
+class Caches:
+    """The stores of one deployer. `stirred` is called when something changed that may matter to a plan."""
+
+    def __init__(self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float]) -> None:
+        self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
+        self._stores: dict[Resource, Store[Body]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._marks: dict[Key, object] = {}
+
+    async def follow(self, resources: Iterable[Resource]) -> None:
+        """Watches these kinds as well, and returns when all that are watched were listed once."""
+        for resource in (*_WHOLE, *sorted(set(resources) - set(_WHOLE))):
+            if resource not in self._stores:
+                store = self._stores[resource] = Store(_lean, self._heard)
+                which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
+                run = informer.run(self._cluster, resource, which, store.hear, random=self._chance)
+                self._tasks.add(asyncio.create_task(run))
+        for store in self._stores.values():
+            await store.synced.wait()
+
+    def stop(self) -> None:
+        """Ends all watches."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def live(self, wanted: Mapping[Key, Resource]) -> Live:
+        """The objects that are wanted or ours. Only what is wanted and in no cache is asked for: objects not yet ours, or not there."""
+        await self.follow(wanted.values())
+        objects: dict[Key, Body] = {}
+        for resource, store in self._stores.items():
+            if resource not in (NODE, CONTROLLER_REVISION):
+                objects.update(store.objects)
+        missing = {key: resource for key, resource in wanted.items() if key not in objects and resource != DAEMONSET}
+        objects |= await live.single(self._cluster, missing)
+        relevant = {key: body for key, body in objects.items() if key in wanted or live.label(body) == self._owner}
+        known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
+        return await live.with_config_maps_in_use(self._cluster, live.assemble(relevant, known, nodes), wanted.keys())
+
+    @property
+    def failing(self) -> str:
+        """Why a watch fails just now, or nothing."""
+        return next((str(store.failing.error) for store in self._stores.values() if store.failing), "")
+
+    def _heard(self, changes: tuple[WatchEvent, ...]) -> None:
+        if any([self._matters(change) for change in changes]):
+            self._stirred()
+
+    def _matters(self, change: WatchEvent) -> bool:
+        """Whether a plan could come out differently: status and heartbeats don't count."""
+        key = key_of(change.object)
+        mark = None if change.type is EventType.DELETED else _mark(change.object)
+        if mark == self._marks.get(key):
+            return False
+        if mark is None:
+            self._marks.pop(key, None)
+        else:
+            self._marks[key] = mark
+        return key.kind != "ControllerRevision" and (key.kind == "Node" or live.label(change.object) == self._owner)
+
+
+def _mark(body: Body) -> object:
+    metadata = body.get("metadata") or {}
+    told = [metadata.get("uid"), metadata.get("labels"), metadata.get("annotations")]
+    if key_of(body).kind == "Node":
+        return hash(str([*told[:2], (body.get("spec") or {}).get("taints")]))
+    return hash(str([*told, metadata.get("generation") or metadata.get("resourceVersion")]))
+
+
+def _lean(body: Body) -> Body:
+    """Without what no plan looks at: the status, and of a node nearly everything."""
+    if body.get("kind") == "Node":
+        metadata, conditions = body.get("metadata") or {}, (body.get("status") or {}).get("conditions") or ()
+        ready = [{"type": c["type"], "status": c["status"]} for c in conditions if c.get("type") == "Ready"]
+        kept = {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata}
+        spec = {key: value for key, value in (body.get("spec") or {}).items() if key in ("taints", "unschedulable")}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": spec, "status": {"conditions": ready}}
+    return {key: value for key, value in body.items() if key != "status"}

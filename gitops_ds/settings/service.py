@@ -1,0 +1,144 @@
+"""The settings of the service: small frozen groups, read once from one YAML file that its schema closes.
+
+docs/operations.md lists them. Options of the command line win over the file. What the schema knows and this version does not act
+upon is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gitops_ds.controller.deploy import Asked
+from gitops_ds.controller.loop import Powers
+from gitops_ds.errors import SettingsError
+from gitops_ds.kinds import documents
+from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.terms import Drift
+from gitops_ds.validate import own
+
+# Known to the schema, without effect in this version.
+_NOT_YET = ("templates", "election", "notify", "journal")
+_NOT_YET_INSIDE = {
+    "repository": ("verify", "proxy", "author"),
+    "cluster": ("qps",),
+    "apply": ("impersonate", "dryRun", "timeout"),
+    "controller": ("concurrency", "scheduling"),
+    "listen": ("webhook", "tls", "page", "metrics"),
+    "log": ("level",),
+}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySettings:
+    """Which repository, and how often it is looked at; times in seconds. Credentials are names of files."""
+
+    url: str = ""
+    branch: str = ""
+    tag: str = ""
+    semver: str = ""
+    commit: str = ""
+    ref: str = ""
+    path: str = ""
+    allow_local: bool = False
+    interval: float = 60.0
+    jitter: float = 6.0
+    retry_interval: float = 15.0
+    timeout: float = 60.0
+    limits: Mapping[str, int] = field(default_factory=dict)
+    credentials: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Which cluster of the repository, how it is reached, and where the state is kept."""
+
+    name: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str = "gitops-ds"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json."""
+
+    repository: RepositorySettings = field(default_factory=RepositorySettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
+    powers: Powers = Powers.PACE
+    listen: str = ""
+    log_format: str = "text"
+
+
+def read(file: str) -> Service:
+    """The settings in a file. Raises SettingsError with file, line and column."""
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"--settings {file}: {error.strerror}") from None
+    parsed = documents.read(file, data)
+    problems = [finding for finding in parsed.findings if finding.refused]
+    for document in parsed.documents:
+        problems += own.check_own("settings", document, file, data)
+    if problems:
+        raise SettingsError("\n".join(f"{finding.place}: {finding.message}" for finding in problems))
+    if len(parsed.documents) != 1 or not isinstance(parsed.documents[0].value, dict):
+        raise SettingsError(f"{file}: one document with the groups of settings is expected")
+    return parse(parsed.documents[0].value, file)
+
+
+def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
+    """The settings of a document that its schema found right."""
+    idle = [name for name in _NOT_YET if name in told]
+    idle += [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if name in (told.get(group) or {})]
+    if idle:
+        raise SettingsError(f"{file}: {', '.join(idle)}: known, but without effect in this version; remove it")
+    cluster = told.get("cluster") or {}
+    log = told.get("log") or {}
+    return Service(
+        repository=_repository(told.get("repository") or {}),
+        cluster=ClusterSettings(
+            cluster.get("name") or "", cluster.get("kubeconfig"), cluster.get("context"), cluster.get("namespace") or "gitops-ds"
+        ),
+        apply=_apply(told.get("apply") or {}),
+        powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
+        listen=(told.get("listen") or {}).get("address") or "",
+        log_format=log.get("format") or "text",
+    )
+
+
+def _repository(told: Mapping[str, Any]) -> RepositorySettings:
+    texts = {name: str(told[name]) for name in ("url", "branch", "tag", "semver", "commit", "ref", "path") if name in told}
+    times = {"interval": "interval", "jitter": "jitter", "retryInterval": "retry_interval", "timeout": "timeout"}
+    seconds_of = {ours: seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
+    found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
+    if "jitter" not in seconds_of:
+        found = replace(found, jitter=found.interval / 10)
+    return replace(found, limits=told.get("limits") or {}, credentials=told.get("credentials") or {})
+
+
+def _apply(told: Mapping[str, Any]) -> Asked:
+    guards = told.get("guards") or {}
+    most = guards.get("maxNodesLost")
+    found = Guards(bool(told.get("prune")))
+    if isinstance(most, str):
+        found = replace(found, share=float(most.removesuffix("%")) / 100)
+    elif most is not None:
+        found = replace(found, nodes=int(most))
+    return Asked(found, bool(told.get("adopt")), drift=Drift(told.get("drift") or Drift.CORRECT), patience=0.0)
+
+
+def seconds(text: str | float) -> float:
+    """A duration such as `90s`, `5m` or `1h30m`, in seconds; a plain number counts seconds. Raises SettingsError."""
+    if isinstance(text, int | float) or text.isdigit():
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise SettingsError(f"{text!r} is no duration: write 30s, 5m or 1h")
+    return float(sum(float(number) * _UNITS[unit or None] for number, unit in parts))
