@@ -40,8 +40,10 @@ class Cluster(Client):
 
     It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers. No DaemonSet controller is in
     it: that is ours to bring. Times are `epoch` plus the running loop's time; the same calls in virtual time give the same objects,
-    uids and versions (`seed` is in the uids). Not simulated, and so never in the way: access rights, webhooks, quotas, service
-    accounts, preemption, probes, volumes, versions of an API beside the preferred one. `history` changes of each kind are kept for watches.
+    uids and versions (`seed` is in the uids). `history` changes of each kind are kept for watches.
+
+    Not simulated, and so never in the way: access rights, webhooks, quotas, service accounts, preemption, probes, volumes,
+    versions of an API beside the preferred one.
     """
 
     def __init__(
