@@ -127,6 +127,8 @@ def scope(agent: Agent, around: Surroundings, variant: Variant | None, result: R
     built_in: dict[str, Tree] = {"agent.name": traced.Scalar(agent.name, ())}
     if facts.name:
         built_in["cluster.name"] = traced.Scalar(facts.name, (around.cluster.at(),))
+        labels = around.cluster.section("labels").items()
+        built_in |= {f"cluster.labels.{key}": traced.trace(label, around.cluster.at("labels", key)) for key, label in labels}
     if facts.environment:
         built_in["environment.name"] = traced.Scalar(facts.environment, (around.cluster.at("environment"),))
     if variant:
@@ -172,11 +174,11 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
     if agent.source.section("helm"):
         message = "Helm charts are not rendered yet; put the output of `helm template` beside this file"
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("helm"), key=True)))
-    named = agent.source.text("kustomize", "path")
-    wanted = _joined(folder, named) if named else None
+    named = kustomize_path(agent.source)
+    wanted = joined(folder, named) if named else None
     if wanted is not None and wanted not in found.snapshot.expanded:
         message = f"kustomize made nothing of {wanted}: is there a kustomization.yaml?"
-        result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize", "path"))))
+        result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
     for made, data in sorted(found.snapshot.expanded.items()):
         if made == wanted or (wanted is None and made.parts[:2] == folder.parts):
             yield from drafts.read(str(made / "kustomization.yaml"), data).drafts
@@ -306,7 +308,13 @@ def _told(rule: str, message: str, place: Place) -> Finding:
     return Finding(rule, Severity.INFO, message, place)
 
 
-def _joined(folder: PurePosixPath, relative: str) -> PurePosixPath:
+def kustomize_path(source: File) -> str:
+    """The folder that a source.yaml names, relative to itself; empty where it names none."""
+    return source.text("kustomize") or source.text("kustomize", "path")
+
+
+def joined(folder: PurePosixPath, relative: str) -> PurePosixPath:
+    """The folder that a relative path leads to."""
     parts = list(folder.parts)
     for part in PurePosixPath(relative).parts:
         if part == "..":

@@ -46,7 +46,8 @@ def chosen(around: Surroundings) -> tuple[str, ...]:
 
 
 def _is_held(agent: Agent, around: Surroundings) -> bool:
-    return agent.about.value.get("hold") is True or around.cluster.section("agents", agent.name).get("hold") is True
+    said = (agent.about.value, *(file.section("agents", agent.name) for file in (around.environment, around.cluster)))
+    return any(value.get("hold") is True for value in said)
 
 
 def _dependencies(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:

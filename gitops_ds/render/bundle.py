@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -9,6 +10,7 @@ from gitops_ds.errors import UsageError
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render import definitions, drafts, finish, ignore, layout
 from gitops_ds.render.agent import Surroundings
@@ -60,6 +62,18 @@ def clusters(snapshot: Snapshot) -> tuple[str, ...]:
 def agents(snapshot: Snapshot) -> tuple[str, ...]:
     """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name, once it is rendered."""
     return tuple(layout.read(snapshot).agents)
+
+
+def ignored(snapshot: Snapshot) -> Callable[[PurePosixPath], bool]:
+    """Whether a file is left out by .gitopsdsignore and `ignore:`; for whoever prepares a snapshot."""
+    return layout.read(snapshot).ignored.take
+
+
+def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
+    """The folders that a source.yaml names, which must be expanded even where they are another one's base."""
+    found = layout.read(snapshot)
+    named = {name: one_agent.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml"))) for name in found.agents}
+    return frozenset(one_agent.joined(PurePosixPath("agents", name), path) for name, path in named.items() if path)
 
 
 def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
@@ -154,7 +168,9 @@ def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> finish.Defaults
         for key, value in settings.section("defaults", "labels").items()
         if isinstance(value, str)
     }
-    classes = {
+    own = {name: found.read(PurePosixPath("agents", name, "agent.yaml")) for name in found.agents}
+    classes = {name: Default(file.text("class"), file.at("class")) for name, file in own.items() if file.text("class")}
+    classes |= {
         agent: Default(name, settings.at("class", name))
         for name, members in settings.section("class").items()
         for agent in layout.texts(members)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.render import coverage, layout, variants
+from gitops_ds.render import coverage, variants
 from gitops_ds.render.agent import Agent, Surroundings
 from gitops_ds.render.coverage import EVERYWHERE, Terms
 from gitops_ds.render.drafts import Draft
@@ -54,10 +54,9 @@ def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]
     match wanted:
         case "all-linux-nodes":
             return _LINUX, []
-        case "all":
+        case "all-nodes":
             return EVERYWHERE, []
         case Mapping():
-            at = agent.variants.at("expect", "coverage", "pool")
-            return variants.pool_terms(layout.texts(wanted.get("pool")), at, around.layout, around.facts)
+            return variants.nodes_of(wanted, agent.variants.at("expect", "coverage"), around.layout, around.facts)
         case _:
             return (), []

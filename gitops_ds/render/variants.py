@@ -58,7 +58,7 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
         if any(name == other.name for other in variants):
             findings.append(refusal("DS801", f"there are two variants {name}", found.place(file.at("variants", index, "name"))))
             continue
-        own, unknown = _own(entry.get("nodes"), file.at("variants", index, "nodes"), found, facts)
+        own, unknown = nodes_of(entry.get("nodes"), file.at("variants", index, "nodes"), found, facts)
         findings += unknown
         terms = without(own, before)
         absent = not own
@@ -86,19 +86,26 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
     return variants or [ONLY], findings
 
 
-def pool_terms(wanted: Iterable[str], at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
-    """The nodes of pools by name. One that another cluster has is empty here; one that no cluster has is a finding."""
+def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
+    """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them where nothing is said.
+
+    A pool that only another cluster has is empty here; one that no cluster has is a finding.
+    """
+    if not isinstance(nodes, Mapping):
+        return EVERYWHERE, []
+    match = layout.requirements(nodes.get("match"))
+    if "pool" not in nodes:
+        return (match,), []
     here = {pool.name: pool.match for pool in facts.pools}
     everywhere = {name for cluster in found.clusters.values() for name in cluster.section("pools")}
-    terms: list[tuple[Requirement, ...]] = []
+    wanted = layout.texts(nodes["pool"])
     findings = []
     for name in wanted:
-        if name in here:
-            terms.append(here[name])
-        elif name not in everywhere:
+        if name not in everywhere:
             hint = layout.did_you_mean(name, everywhere) or "; name it under `pools:` of a clusters/*.yaml"
-            findings.append(refusal("DS802", f"there is no pool {name}{hint}", found.place(at)))
-    return tuple(terms), findings
+            place = found.place(Pointer(at.file, at.document, (*at.path, "pool")))
+            findings.append(refusal("DS802", f"there is no pool {name}{hint}", place))
+    return _simplified((*here[name], *match) for name in wanted if name in here), findings
 
 
 def without(own: Terms, before: Iterable[Terms]) -> Terms | None:
@@ -161,18 +168,6 @@ def _written(term: Iterable[Requirement], variant: Variant) -> dict[str, Any]:
     expressions = [{"key": r.key, "operator": r.operator} | ({"values": list(r.values)} if r.values else {}) for r in term]
     tree: dict[str, Any] = traced.set_by({"matchExpressions": expressions}, *((variant.at,) if variant.at else ()))
     return tree
-
-
-def _own(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
-    """The nodes that an entry names by pool, by labels, or (both) by labels within pools; all of them without `nodes`."""
-    if not isinstance(nodes, Mapping):
-        return EVERYWHERE, []
-    match = layout.requirements(nodes.get("match"))
-    if "pool" not in nodes:
-        return (match,), []
-    pointer = Pointer(at.file, at.document, (*at.path, "pool"))
-    terms, findings = pool_terms(layout.texts(nodes["pool"]), pointer, found, facts)
-    return _simplified((*term, *match) for term in terms), findings
 
 
 def _negated(requirement: Requirement) -> Requirement:
