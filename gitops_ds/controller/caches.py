@@ -44,7 +44,7 @@ class Caches:
             task.cancel()
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
-        """The objects that are wanted or ours. Only what is wanted and in no cache is asked for: objects not yet ours, or not there."""
+        """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there."""
         await self.follow(wanted.values())
         objects: dict[Key, Body] = {}
         for resource, store in self._stores.items():
@@ -62,7 +62,9 @@ class Caches:
         return next((str(store.failing.error) for store in self._stores.values() if store.failing), "")
 
     def _heard(self, changes: tuple[WatchEvent, ...]) -> None:
-        if any([self._matters(change) for change in changes]):
+        # Every change leaves its mark, so none may be skipped.
+        mattering = [change for change in changes if self._matters(change)]
+        if mattering:
             self._stirred()
 
     def _matters(self, change: WatchEvent) -> bool:

@@ -46,7 +46,7 @@ async def load(cluster: Cluster, namespace: str, id: str) -> State:
         return _parse(orjson.loads(gzip.decompress(data)), str(first["metadata"]["resourceVersion"]))
     except (KeyError, ValueError, OSError, EOFError) as error:
         raise errors.ClusterError(
-            f"ConfigMap {namespace}/{_name(id, 0)} holds no state of ours ({error}): delete it to begin anew; agents stay as they are"
+            f"ConfigMap {namespace}/{_name(id, 0)} holds no state of ours ({error}): delete it to begin anew; no agent is touched"
         ) from error
 
 

@@ -146,8 +146,8 @@ class Loop:
         movement = await self._movement(last, tip)
         if movement is Movement.REWOUND:
             raise errors.HistoryRewound(
-                f"the branch went back from {(last or '')[:12]} to {tip[:12]}, an older commit: nothing is applied until a newer one comes, "
-                f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
+                f"the branch went back from {(last or '')[:12]} to {tip[:12]}, an older commit: nothing is applied until a newer "
+                f"one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
             )
         info = snapshot.commit
         if tip != last and info is not None:

@@ -1,0 +1,164 @@
+"""The service: the scheduled deployer loop and the controller core, put together and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from gitops_ds import errors
+from gitops_ds.app import clusters, repositories
+from gitops_ds.app.clusters import Connection
+from gitops_ds.controller import state, sync
+from gitops_ds.controller.deploy import Place
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.report import metrics, web
+from gitops_ds.settings.service import RepositorySettings, Service
+from gitops_ds.source import address, revision
+from gitops_ds.source.credentials import Credentials, Login, OwnSsh, Password, SshKey
+from gitops_ds.source.limits import DEFAULT, Limits
+from gitops_ds.source.repository import Repository
+
+Say = Callable[[str], None]
+
+
+async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
+    """Runs until SIGTERM or SIGINT. `at_desk`: local repositories and the person's own ssh are theirs to use.
+
+    Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
+    """
+    counters = metrics.Metrics()
+
+    def tell(told: Record) -> None:
+        counters.hear(told)
+        emit(told)
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(clusters.opened(connection))
+        version = await cluster.version()
+        deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk)) if service.repository.url else None
+        if service.listen:
+            runner = await web.serve(service.listen, counters, lambda: deployer is None or deployer.first_pass.is_set())
+            stack.push_async_callback(runner.cleanup)
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(_until(stopping, group, service, cluster, deployer, tell))]
+            if deployer is not None:
+                schedule = _schedule(service.repository, deployer)
+                stack.callback(schedule.shutdown, wait=False)
+                parts.append(group.create_task(deployer.run()))
+            say(_ready(service, version))
+
+
+async def _until(
+    stopping: asyncio.Event, group: asyncio.TaskGroup, service: Service, cluster: Cluster, deployer: sync.Loop | None, tell: Emit
+) -> None:
+    """Runs the controller where its powers have work for it, and ends everything when asked to stop."""
+    controller = None
+    if service.powers is not Powers.PACE:  # no agent has a rollout policy yet, so there is nothing to pace
+        controller = Controller(cluster, service.powers, tell, clock=time.time, chance=random.random)
+        group.create_task(controller.run())
+    await stopping.wait()
+    if controller is not None:
+        controller.stop()
+    if deployer is not None:
+        deployer.stop()
+
+
+def _ready(service: Service, version: str) -> str:
+    follows = f"following {service.repository.url}" if service.repository.url else "without a repository"
+    return f"ready: {follows}, powers {service.powers}, Kubernetes {version}"
+
+
+def _schedule(settings: RepositorySettings, deployer: sync.Loop) -> AsyncIOScheduler:
+    """The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one loses no tick."""
+    schedule = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+    schedule.add_job(
+        _wish, "interval", [deployer], seconds=settings.interval, jitter=settings.jitter or None, next_run_time=datetime.now(UTC)
+    )
+    schedule.start()
+    return schedule
+
+
+async def _wish(deployer: sync.Loop) -> None:
+    deployer.ask()
+
+
+@contextlib.asynccontextmanager
+async def _deployer(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> AsyncIterator[sync.Loop]:
+    settings = service.repository
+    where = address.parse(settings.url, allow_local=at_desk or settings.allow_local)
+    wanted = _revision(settings)
+    limits = Limits(
+        seconds=settings.timeout,
+        bytes=settings.limits.get("bytes", DEFAULT.bytes),
+        files=settings.limits.get("files", DEFAULT.files),
+        file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
+    )
+    async with Repository(where, repositories.cache_directory(), _credentials(settings, where, at_desk), limits) as repository:
+
+        async def snapshot(commit: CommitId) -> Snapshot:
+            return await repositories.snapshot_of(repository, commit, settings.path)
+
+        def prepared(found: Snapshot) -> Prepared:
+            return prepare.prepare(found, cluster=service.cluster.name)
+
+        # The owner's id needs the repository's own name, so the first look happens before the loop begins.
+        first = prepared(await snapshot(await repository.tip(wanted)))
+        id = state.identity(first.bundle.owner_hint, where.display, settings.path, first.bundle.cluster.name)
+        place = Place(cluster, service.cluster.namespace, id, where.display, settings.path)
+        source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
+        timing = sync.Timing(settings.retry_interval, time.time, random.random)
+        yield sync.Loop(source, place, service.apply, tell, timing)
+
+
+def _revision(settings: RepositorySettings) -> revision.Revision:
+    if not any((settings.commit, settings.ref, settings.semver, settings.tag, settings.branch)):
+        return revision.Head()
+    return revision.from_settings(
+        commit=settings.commit, name=settings.ref, semver=settings.semver, tag=settings.tag, branch=settings.branch
+    )
+
+
+def _credentials(settings: RepositorySettings, where: address.Address, at_desk: bool) -> Credentials:
+    """Those that the settings name files for; at a desk, without any, the person's own."""
+    told = settings.credentials
+    if not told and at_desk:
+        return repositories.credentials(where)
+    login: Login | None = where.login
+    if "sshKeyFile" in told:
+        login = SshKey(_read(told, "sshKeyFile"), _read(told, "knownHostsFile"))
+    elif "tokenFile" in told or "passwordFile" in told:
+        secret = _read(told, "tokenFile" if "tokenFile" in told else "passwordFile").decode().strip()
+        login = Password(secret, told.get("username") or "git")
+    elif where.scheme is address.Scheme.SSH:
+        login = OwnSsh() if at_desk else None
+    return Credentials(login, _read(told, "caFile") if "caFile" in told else b"")
+
+
+def _read(told: object, name: str) -> bytes:
+    file = told.get(name) if isinstance(told, dict) else None
+    if not file:
+        raise errors.SettingsError(f"repository.credentials.{name} is missing: it names a file")
+    try:
+        return Path(os.path.expandvars(file)).read_bytes()
+    except OSError as error:
+        raise errors.SettingsError(f"repository.credentials.{name}: {file}: {error.strerror}") from None

@@ -1,0 +1,83 @@
+"""`gitops-ds run`: the service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.option("--settings", help="The settings file; options win over it.")
+@options.option("-C", "--repository", "url", help="The repository to follow; without one the controller runs alone.")
+@options.option("--branch", help="The branch to follow.")
+@options.option("--path", help="The directory inside the repository.")
+@options.option("--interval", help="How often the repository is looked at: 60s, 5m.")
+@options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
+@options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
+@options.option("--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks.")
+@options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
+@options.connection
+@options.common
+def run(**given: Any) -> int:
+    """The scheduled loop and the controller core, until SIGTERM."""
+    options.run(_run(given))
+    return 0
+
+
+async def _run(given: dict[str, Any]) -> None:
+    import orjson
+
+    from gitops_ds.app import service
+    from gitops_ds.model.record import Record
+    from gitops_ds.report import words
+
+    settings = _settings(given)
+
+    def emit(told: Record) -> None:
+        if settings.log_format == "json":
+            options.say(orjson.dumps(words.as_json(told)).decode())
+        elif line := words.line(told):
+            options.say(line, quiet=given["quiet"])
+
+    await service.run(settings, emit, options.say, at_desk=given["settings"] is None)
+
+
+def _settings(given: dict[str, Any]) -> Any:
+    """The file's settings with the options over them."""
+    from dataclasses import replace
+
+    from gitops_ds.app import repositories
+    from gitops_ds.controller.loop import Powers
+    from gitops_ds.settings import service as file
+
+    found = file.read(given["settings"]) if given["settings"] else file.Service()
+    repository, cluster = found.repository, found.cluster
+    if url := given["url"]:
+        named = repositories.named(url, given["path"] or "")
+        if named.where is None:
+            raise click.UsageError(f"{url} is not in Git: the service follows commits")
+        repository = replace(repository, url=named.where.url, path=named.path)
+    for option, field in (("branch", "branch"), ("path", "path")):
+        if given[option] is not None and not (option == "path" and given["url"]):
+            repository = replace(repository, **{field: given[option]})
+    if given["interval"]:
+        every = file.seconds(given["interval"])
+        repository = replace(repository, interval=every, jitter=every / 10, retry_interval=min(repository.retry_interval, every))
+    if given["cluster"]:
+        cluster = replace(cluster, name=given["cluster"])
+    for option in ("kubeconfig", "context"):
+        if given[option]:
+            cluster = replace(cluster, **{option: given[option]})
+    if given["state_namespace"] != "gitops-ds" or not given["settings"]:
+        cluster = replace(cluster, namespace=given["state_namespace"])
+    return replace(
+        found,
+        repository=repository,
+        cluster=cluster,
+        powers=Powers(given["powers"]) if given["powers"] else found.powers,
+        listen=given["listen"] or found.listen,
+        log_format=given["log_format"] or found.log_format,
+    )

@@ -1,0 +1,46 @@
+"""Counters for Prometheus, folded from records; never a node's name or a commit's subject as a label."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from gitops_ds.model import deployment
+from gitops_ds.model.record import Record
+
+
+class Metrics:
+    """The service's own metrics in a registry of their own."""
+
+    def __init__(self) -> None:
+        """All begin at zero."""
+        self._registry = CollectorRegistry()
+        made = self._registry
+        self._passes = Counter("gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made)
+        self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
+        self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
+        self._last = Gauge("gitopsds_last_success_timestamp_seconds", "When a pass last succeeded.", registry=made)
+        self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
+        self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
+
+    def hear(self, told: Record) -> None:
+        """Counts one record."""
+        match told:
+            case deployment.PassEnded(at=at, commit=commit, refusals=refusals):
+                self._passes.labels("success").inc()
+                self._last.set(at)
+                self._info.clear()
+                self._info.labels(commit or "").set(1)
+                for refusal in refusals:
+                    self._refused.labels(refusal.guard).inc()
+            case deployment.PassFailed():
+                self._passes.labels("failure").inc()
+            case deployment.Applied(change=change):
+                self._writes.labels(change.operation.value).inc()
+            case deployment.CommitRejected():
+                self._rejected.inc()
+            case _:
+                pass
+
+    def text(self) -> bytes:
+        """The exposition text. https://prometheus.io/docs/instrumenting/exposition_formats/"""
+        return generate_latest(self._registry)

@@ -1,0 +1,66 @@
+"""Each record as one line for people, and as one JSON object for programs. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.model import deployment, record
+from gitops_ds.model.objects import Key
+from gitops_ds.model.record import Record
+
+
+def line(told: Record) -> str | None:
+    """The record in words; None for what only programs want to know."""
+    match told:
+        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=rewritten):
+            note = " (the branch was rewritten by a force-push)" if rewritten else ""
+            return f"new commit {commit[:12]} {subject!r} by {author}{note}"
+        case deployment.CommitRejected(commit=commit, findings=findings):
+            first = findings[0]
+            more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+            return f"commit {(commit or '')[:12]} is not applied: {first.place or ''}: {first.rule} {first.message}{more}"
+        case deployment.Applied(change=change, warnings=warnings):
+            text = f"{past(change.operation.value)} {change.key}{_revision(change)}"
+            return text + "".join(f"; warning: {warning}" for warning in warnings)
+        case deployment.NotApplied(refusal=refusal):
+            return f"not applied: {refusal.message}"
+        case deployment.PassFailed(message=message, retry_in=retry_in):
+            return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
+        case deployment.PassEnded(commit=commit, writes=writes) if writes:
+            return f"commit {(commit or '')[:12]} is applied: {writes} written"
+        case record.WatchFailed(resource=resource, error=error, retry_in=retry_in):
+            return f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
+        case record.ActionFailed(daemonset=daemonset, error=error):
+            return f"{daemonset}: {error}"
+        case record.StatusFailed(daemonset=daemonset, error=error):
+            return f"{daemonset}: its status was not taken: {error}"
+        case record.Performed(daemonset=daemonset, action=action):
+            return f"{daemonset}: {type(action).__name__} {action.why}"
+        case _:
+            return None
+
+
+def past(operation: str) -> str:
+    """`create` as `created`."""
+    return operation + ("d" if operation.endswith("e") else "ed")
+
+
+def _revision(change: Any) -> str:
+    rollout = change.rollout
+    if rollout is None or not rollout.rolls:
+        return ""
+    return f" (revision {rollout.becomes}" + (f", as {rollout.known_as} was)" if rollout.known_as else ")")
+
+
+def as_json(told: Record) -> dict[str, Any]:
+    """The record's kind, time and words, with commit and object where it has them."""
+    found: dict[str, Any] = {"time": told.at, "kind": type(told).__name__}
+    if words := line(told):
+        found["message"] = words
+    for name in ("commit", "writes", "retry_in"):
+        if (value := getattr(told, name, None)) is not None:
+            found[name] = value
+    key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
+    if key is not None:
+        found["object"] = str(key)
+    return found
