@@ -49,9 +49,3 @@ def nearest(version: str) -> str:
     except (IndexError, ValueError):
         return NEWEST
     return min(VERSIONS, key=lambda known: abs(int(known.split(".")[1]) - minor))
-
-
-def definition(name: str, version: str = NEWEST) -> Mapping[str, Any] | None:
-    """A definition by its name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one."""
-    definitions = schemas(version).definitions
-    return {"$ref": f"#/definitions/{name}", "definitions": definitions} if name in definitions else None
