@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,12 +14,14 @@ class PatchFailed(ValueError):
         self.index = index
 
 
-def apply(target: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """The target after all operations, in their order.
+def apply(target: Any, operations: Any) -> Any:
+    """The target after all operations (a list of mappings), in their order.
 
     Raises PatchFailed at the first that can't be done: a path that is not there, a `test` that fails, a malformed operation.
     https://www.rfc-editor.org/rfc/rfc6902
     """
+    if not isinstance(operations, list):
+        raise PatchFailed("a patch is a list of operations")
     for index, operation in enumerate(operations):
         try:
             target = _one(target, operation)
@@ -51,7 +53,9 @@ def steps(pointer: str) -> tuple[str, ...]:
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
-def _one(target: Any, operation: Mapping[str, Any]) -> Any:
+def _one(target: Any, operation: Any) -> Any:
+    if not isinstance(operation, Mapping):
+        raise PatchFailed("an operation is a mapping with `op` and `path`")
     # Equality, not `match`: a caller's scalars may be values that only compare equal to texts.
     verb, path = _text(operation, "op"), steps(_text(operation, "path"))
     if verb == "remove":

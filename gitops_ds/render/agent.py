@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.kinds import documents
 from gitops_ds.model.bundle import ClusterFacts, Pointer
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
-from gitops_ds.render import content_named, drafts, layout, parameter_schema, patches, paths, traced, values, variants
+from gitops_ds.render import content_named, coverage, drafts, layout, parameter_schema, patches, paths, traced, values, variants
 from gitops_ds.render.content_named import Config
 from gitops_ds.render.drafts import Draft
 from gitops_ds.render.layout import File, Layout
@@ -156,6 +156,8 @@ def _daemonset(
         template = _bind(own.resolve(traced.trace(draft.body, draft.base)), agent, own, around, result)
         base_name = _name(template)
         tree = variants.place_on(template, variant)
+        if len(coverage.terms_of_daemonset(traced.plain(tree))) > variants.MOST_TERMS and variant.at:
+            result.findings.append(variants.too_many(variant.name, around.layout.place(variant.at)))
         tree = _patched(tree, [_resolved(p, own) for p in (*general, *special)], (base_name, _name(tree)), around, result)
         if config:
             tree, used = content_named.point_to(tree, config)

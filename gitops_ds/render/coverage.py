@@ -50,19 +50,25 @@ class Overlap:
     node: Witness
 
 
+def terms_of_daemonset(body: Mapping[str, Any]) -> Terms:
+    """The nodes that a DaemonSet asks for."""
+    for step in ("spec", "template", "spec"):
+        body = _mapping(body.get(step))
+    return terms_of(body)
+
+
 def terms_of(pod_spec: Mapping[str, Any]) -> Terms:
     """The nodes that a pod template asks for: nodeSelector AND required node affinity.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an empty term takes no node.
     """
-    selector = pod_spec.get("nodeSelector") or {}
-    base = tuple(Requirement(key, "In", (str(value),)) for key, value in selector.items())
-    required = pod_spec
+    base = tuple(Requirement(str(key), "In", (str(value),)) for key, value in _mapping(pod_spec.get("nodeSelector")).items())
+    required: Mapping[str, Any] = pod_spec
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
-        required = required.get(step) or {}
+        required = _mapping(required.get(step))
     if not required:
         return (base,)
-    return tuple((*base, *term) for entry in required.get("nodeSelectorTerms") or () if (term := _term(entry)))
+    return tuple((*base, *term) for entry in _list(required.get("nodeSelectorTerms")) if (term := _term(_mapping(entry))))
 
 
 def matches(terms: Terms, labels: Mapping[str, str]) -> bool:
@@ -94,11 +100,20 @@ def find_overlaps(parts: Mapping[str, Terms], ignored: Terms = ()) -> Iterator[O
 
 
 def _term(entry: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    expressions = [_mapping(e) for part in ("matchExpressions", "matchFields") for e in _list(entry.get(part))]
     return tuple(
-        Requirement(str(e.get("key")), str(e.get("operator")), tuple(str(v) for v in e.get("values") or ()))
-        for part in ("matchExpressions", "matchFields")
-        for e in entry.get(part) or ()
+        Requirement(str(e.get("key")), str(e.get("operator")), tuple(str(value) for value in _list(e.get("values"))))
+        for e in expressions
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """The mapping; an empty one for what the API server would refuse."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:

@@ -51,7 +51,12 @@ def read(file: str, data: bytes) -> Objects:
         if is_sops(document.value):
             findings.append(_sops(documents.place(file, data, document.index, ("sops",), key=True)))
         elif is_object(document.value):
-            drafts.extend(_opened(document.value, Pointer(file, document.index, ())))
+            for one in _opened(document.value, Pointer(file, document.index, ())):
+                if isinstance(one, Draft):
+                    drafts.append(one)
+                else:
+                    message = "this entry of the list is no object; it needs apiVersion and kind"
+                    findings.append(refusal("DS005", message, documents.place(file, data, one.document, one.path)))
         else:
             odd.append(document)
     told = odd if drafts else [document for document in odd if _nearly(document.value)]
@@ -74,18 +79,24 @@ def is_sops(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("sops"), Mapping) and "mac" in value["sops"]
 
 
-def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[Draft]:
-    """The object itself, or the entries of a list, which may leave out what the list's kind says (kubectl's typed lists)."""
+def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[Draft | Pointer]:
+    """The object itself, or the entries of a list, which may leave out what the list's kind says (kubectl's typed lists).
+
+    An entry that is no object comes as its pointer.
+    """
     items = value.get("items")
     if not (value["kind"].endswith("List") and isinstance(items, list)):
         yield Draft(value, pointer)
         return
+    kind = value["kind"].removesuffix("List")
+    said = {"apiVersion": value["apiVersion"], "kind": kind} if kind else {}
     for index, item in enumerate(items):
-        if isinstance(item, Mapping):
-            own = dict(item)
-            if value["kind"] != "List":
-                own = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")} | own
-            yield from _opened(own, Pointer(pointer.file, pointer.document, (*pointer.path, "items", index)))
+        at = Pointer(pointer.file, pointer.document, (*pointer.path, "items", index))
+        own = {**said, **item} if isinstance(item, Mapping) else None
+        if own is not None and is_object(own):
+            yield from _opened(own, at)
+        else:
+            yield at
 
 
 def _nearly(value: Any) -> bool:

@@ -29,7 +29,7 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
     universe, findings = _universe(agent, around)
     yield from findings
     for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
-        parts = {d.variant: terms(d) for d in drafts if d.base == document and d.variant} | never
+        parts = {d.variant: coverage.terms_of_daemonset(d.body) for d in drafts if d.base == document and d.variant} | never
         for overlap in coverage.find_overlaps(parts, ignored):
             message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {overlap.node}"
             yield refusal("DS602", message, places[overlap.second])
@@ -38,14 +38,6 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
             message = f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
             place = found.place(agent.variants.at("expect", "coverage"))
             yield refusal("DS603", message, place)
-
-
-def terms(draft: Draft) -> Terms:
-    """The nodes that a rendered DaemonSet asks for."""
-    spec = draft.body
-    for step in ("spec", "template", "spec"):
-        spec = spec.get(step) or {}
-    return coverage.terms_of(spec)
 
 
 def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:

@@ -75,18 +75,11 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
         known = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
         raise UsageError(f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}")
     if labels is not None:
-        taking = [m for m in candidates if coverage.matches(_terms(m), labels)]
+        taking = [m for m in candidates if coverage.matches(coverage.terms_of_daemonset(m.body), labels)]
         if not taking:
             raise UsageError(f"agent {agent} has no DaemonSet for a node with these labels")
         return taking[0]
     return next((m for m in candidates if m.variant in ("", variants.DEFAULT)), candidates[0])
-
-
-def _terms(manifest: Manifest) -> coverage.Terms:
-    spec: Mapping[str, Any] = manifest.body
-    for step in ("spec", "template", "spec"):
-        spec = spec.get(step) or {}
-    return coverage.terms_of(spec)
 
 
 def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> Tree | None:

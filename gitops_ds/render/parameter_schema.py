@@ -56,7 +56,9 @@ def check(
 def missing(declared: Parameters, resolved: Mapping[str, Tree]) -> frozenset[str]:
     """Required parameters without a value; `check` tells of them."""
     required = declared.schema.value.get("required")
-    return frozenset(name for name in (required if isinstance(required, list) else ()) if name not in resolved)
+    return frozenset(
+        name for name in (required if isinstance(required, list) else ()) if isinstance(name, str) and name not in resolved
+    )
 
 
 def _registry(definition: Definition) -> Any:

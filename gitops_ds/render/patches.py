@@ -10,7 +10,7 @@ from gitops_ds.kinds import json_patch, strategic_merge
 from gitops_ds.kinds.documents import Document
 from gitops_ds.kinds.json_patch import PatchFailed
 from gitops_ds.model.bundle import Pointer
-from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.render import traced
 from gitops_ds.render.drafts import PlaceOf
 from gitops_ds.render.traced import Tree
@@ -73,15 +73,25 @@ def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
 def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | None]:
     """The traced object after the patch; as it was, with a finding, where the patch can't be done."""
     if isinstance(patch.change, dict):
-        return strategic_merge.apply(tree, patch.change, patch.kind), None
+        patched = strategic_merge.apply(tree, patch.change, patch.kind)
+        return (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
     try:
-        return json_patch.apply(tree, patch.change), None
+        patched = json_patch.apply(tree, patch.change)
+        return (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
     except PatchFailed as failed:
         at = patch.at
         operation = patch.change[failed.index] if isinstance(patch.change, list) and patch.change else None
         first = next((scalar.set_by[0] for _, scalar in traced.scalars(operation)), at)
         pointer = Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
         return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
+
+
+def _is_same_kind(patched: Tree, tree: Tree) -> bool:
+    return isinstance(patched, dict) and all(patched.get(key) == tree[key] for key in _IDENTITY)
+
+
+def _no_object(place: Place) -> Finding:
+    return refusal("DS803", "this patch would leave no object of the same kind", place)
 
 
 def _without_identity(document: Mapping[str, Any]) -> dict[str, Any]:

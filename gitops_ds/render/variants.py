@@ -8,7 +8,7 @@ from typing import Any
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import ClusterFacts, Pointer, Requirement
-from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.render import layout, traced
 from gitops_ds.render.coverage import EVERYWHERE, Terms
 from gitops_ds.render.layout import File, Layout
@@ -67,8 +67,7 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             findings.append(refusal("DS604", message, found.place(at)))
             absent = True
         if terms is None or len(terms) > MOST_TERMS:
-            message = f"variant {name} needs more than {MOST_TERMS} affinity terms; give its nodes one pool label of their own"
-            findings.append(refusal("DS306", message, found.place(at)))
+            findings.append(too_many(name, found.place(at)))
             terms, absent = (), True
         before.append(own)
         values = entry.get("values")
@@ -122,6 +121,12 @@ def without(own: Terms, before: Iterable[Terms]) -> Terms | None:
     return terms
 
 
+def too_many(name: str, place: Place) -> Finding:
+    """The finding for a variant whose affinity would be too long."""
+    advice = "give its nodes one pool label of their own"
+    return refusal("DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place)
+
+
 def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
     """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the template's own."""
     if variant.at is None:
@@ -145,7 +150,7 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
         required = _child(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
         own = required.get("nodeSelectorTerms")
         generated = [_written(term, variant) for term in variant.terms]
-        required["nodeSelectorTerms"] = [_and(a, b) for a in own for b in generated] if own else generated
+        required["nodeSelectorTerms"] = [_and(a, b) for a in own for b in generated] if isinstance(own, list) and own else generated
     return daemonset
 
 
