@@ -40,22 +40,27 @@ class Done:
 async def roll_back(named: repositories.Named, agent: Agent, asked: Asked) -> Done:
     """Builds the commit on the branch's tip; pushes it where asked, again when someone pushed first."""
     async with repositories.opened(named) as repository:
-        branch = asked.branch or await repository.default_branch()
-        wanted = await _wanted(repository, agent, asked)
-        why = Why(asked.reason or _reason(agent, asked), _signature(named, asked.author))
-        ways: list[ledger.WayBack] = []
+        return await roll_back_in(repository, named, agent, asked)
 
-        async def build(tip: CommitId) -> CommitId:
-            ways.append(await ledger.way_back(repository, named.path, tip, wanted, why))
-            return ways[-1].commit
 
-        if asked.push:
-            await repository.push_with_retry(build, branch)
-        else:
-            tip = await repository.tip(revision.Branch(branch))
-            await repository.fetch(tip)
-            await build(tip)
-        return Done(ways[-1], branch, await repository.show(ways[-1].commit))
+async def roll_back_in(repository: Repository, named: repositories.Named, agent: Agent, asked: Asked) -> Done:
+    """As `roll_back`, in a repository that is open."""
+    branch = asked.branch or await repository.default_branch()
+    wanted = await _wanted(repository, agent, asked)
+    why = Why(asked.reason or _reason(agent, asked), _signature(named, asked.author))
+    ways: list[ledger.WayBack] = []
+
+    async def build(tip: CommitId) -> CommitId:
+        ways.append(await ledger.way_back(repository, named.path, tip, wanted, why))
+        return ways[-1].commit
+
+    if asked.push:
+        await repository.push_with_retry(build, branch)
+    else:
+        tip = await repository.tip(revision.Branch(branch))
+        await repository.fetch(tip)
+        await build(tip)
+    return Done(ways[-1], branch, await repository.show(ways[-1].commit))
 
 
 async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> ledger.Wanted:

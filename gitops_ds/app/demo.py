@@ -1,0 +1,274 @@
+"""The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits, revert, recovery.
+
+Every line that is told is read from the objects of the cluster or from Git when it is told; nothing is written down beforehand but
+the order of the scenes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.app import fleet, ledger, repositories, reverting
+from gitops_ds.app.fleet import Agent
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import Behaviour, Fault, NodeSpec, Trouble
+from gitops_ds.controller import state, sync
+from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import CommitRejected, Planned
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Record
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import show
+from gitops_ds.source import address, desk, revision
+from gitops_ds.source.repository import Repository
+
+CLUSTER = "dev-1"
+STAR = "fluentd-elasticsearch"
+FILE = f"agents/{STAR}/daemonset.yaml"
+AUTHOR = "Dana Demo <dana@example.com>"
+PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was looked at."""
+
+    cluster: simulated.Cluster
+    repository: Repository
+    folder: Path
+    loop: sync.Loop
+    heard: list[Record]
+    say: Callable[[str], None]
+    show: Callable[[Agent, float], None]
+
+
+async def play(count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]) -> None:
+    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it should."""
+    with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
+        async with _stage(Path(temporary), count, say, show_agent) as stage:
+            for scene in (_every_node, _join_and_leave, _rollout, _broken_commit, _bad_image, _way_back):
+                await scene(stage)
+
+
+@asynccontextmanager
+async def _stage(
+    folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
+) -> AsyncIterator[Stage]:
+    work = folder / "repository"
+    with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
+        shutil.copytree(example, work)
+    first = desk.begin(work, "Seven agents for every node", AUTHOR)
+    say(f"a Git repository in {work}: commit {first[:12]} with {sum(1 for f in work.rglob('*.yaml'))} YAML files")
+    behaviour = Behaviour(faults=(Fault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
+    async with (
+        simulated.Cluster(behaviour) as cluster,
+        Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
+    ):
+        cluster.add_nodes(NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1))
+        heard: list[Record] = []
+        loop = _loop(cluster, repository, heard)
+        controller = Controller(cluster.client(), Powers.FULL, _quiet, clock=cluster.server.now, chance=random.Random(1).random)
+        stage = Stage(cluster, repository, work, loop, heard, say, show_agent)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.run())
+            group.create_task(loop.run())
+            yield stage
+            loop.stop()
+            controller.stop()
+
+
+def _quiet(_: Record) -> None:
+    """The controller's own records; the scenes look at the objects instead."""
+
+
+def _loop(cluster: simulated.Cluster, repository: Repository, heard: list[Record]) -> sync.Loop:
+    async def snapshot(commit: CommitId) -> Snapshot:
+        return await repositories.snapshot_of(repository, commit, "")
+
+    def tip() -> Awaitable[CommitId]:
+        return repository.tip(revision.Branch("main"))
+
+    place = Place(cluster.client(), "gitops-ds", state.identity("node-agents", "", "", CLUSTER), repository.address.display)
+    source = sync.Source(tip, snapshot, repository.movement, lambda found: prepare.prepare(found, cluster=CLUSTER))
+    timing = sync.Timing(5.0, cluster.server.now, random.Random(2).random)
+    return sync.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+
+
+async def _look(stage: Stage) -> tuple[Agent, ...]:
+    now = stage.cluster.server.now()
+    agents = await fleet.look(stage.cluster, "gitops-ds", now)
+    for agent in agents:
+        if agent.key.name == STAR:
+            stage.show(agent, now)
+    return agents
+
+
+async def _star(stage: Stage, until: Callable[[Agent], bool], what: str) -> Agent:
+    """The star agent as soon as `until` holds for it."""
+
+    def found(agents: tuple[Agent, ...]) -> bool:
+        return any(agent.key.name == STAR and until(agent) for agent in agents)
+
+    return fleet.find(await _fleet(stage, found, what), STAR, "")
+
+
+async def _fleet(stage: Stage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        agents = await _look(stage)
+        if until(agents):
+            return agents
+        if asyncio.get_running_loop().time() > deadline:
+            raise errors.TimedOut(f"the embedded cluster did not come to this: {what}")
+        await asyncio.sleep(1.0)
+
+
+def _healthy(agent: Agent) -> bool:
+    return agent.health.state is HealthState.HEALTHY and agent.counts.available == agent.counts.desired > 0
+
+
+async def _every_node(stage: Stage) -> None:
+    stage.say("\nA commit becomes one pod on every node")
+    stage.loop.ask()
+    agents = await _fleet(stage, lambda some: bool(some) and all(map(_all_there, some)), "every agent on every node")
+    desired = sum(agent.counts.desired for agent in agents)
+    nodes = len({node.name for node in agents[0].seen.nodes})
+    stage.say(
+        f"  {len(agents)} DaemonSets on {nodes} nodes: {desired} pods wanted, {sum(a.counts.available for a in agents)} available"
+    )
+    _counters(stage, fleet.find(agents, STAR, ""))
+
+
+def _all_there(agent: Agent) -> bool:
+    return agent.seen.daemonset.counts is not None and agent.counts.available == agent.counts.desired and not agent.health.nodes
+
+
+def _counters(stage: Stage, agent: Agent) -> None:
+    counts = agent.counts
+    stage.say(
+        f"  {agent.key.name}: DESIRED {counts.desired}  CURRENT {counts.current}  READY {counts.ready}  "
+        f"UP-TO-DATE {counts.updated}  AVAILABLE {counts.available}  {agent.health.state}"
+    )
+
+
+async def _join_and_leave(stage: Stage) -> None:
+    stage.say("\nA node joins, another leaves; nobody commits anything")
+    before = stage.cluster.server.now()
+    stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
+    agent = await _star(stage, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node")
+    stage.say(f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: {_pod_on(agent, 'node-new')}")
+    stage.cluster.remove_node("node-1")
+    agent = await _star(stage, lambda a: _healthy(a) and not _runs_on(a, "node-1"), "no pod on the node that left")
+    stage.say(f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, {agent.counts.available} available")
+
+
+def _runs_on(agent: Agent, node: str) -> bool:
+    return any(pod.node == node for pod in agent.seen.pods)
+
+
+def _pod_on(agent: Agent, node: str) -> str:
+    return next(pod.name for pod in agent.seen.pods if pod.node == node)
+
+
+async def _rollout(stage: Stage) -> None:
+    stage.say("\nA newer image: planned against the live ControllerRevisions, rolled out one node at a time")
+    commit = await _commit(stage, "v5.0.1", "v5.0.4", "fluentd 5.0.4")
+    await _told_plan(stage, commit)
+    agent = await _star(stage, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit, "the new image everywhere")
+    _counters(stage, agent)
+    stage.say(f"  revision {_number(agent)} is commit {commit[:12]}")
+
+
+def _number(agent: Agent) -> int:
+    return agent.current.number if agent.current else 0
+
+
+async def _commit(stage: Stage, old: str, new: str, subject: str) -> CommitId:
+    file = stage.folder / FILE
+    file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
+    commit = desk.commit(stage.folder, subject, AUTHOR)
+    stage.say(f"  git commit {commit[:12]} {subject!r}")
+    stage.loop.ask()
+    return commit
+
+
+async def _told_plan(stage: Stage, commit: CommitId) -> None:
+    """Prints the plan that the deployer made for the commit, without its last lines."""
+
+    def planned() -> Planned | None:
+        return next((r for r in stage.heard if isinstance(r, Planned) and r.plan.commit == commit and r.plan.writes), None)
+
+    await _fleet(stage, lambda _: planned() is not None, "a plan for the commit")
+    found = planned()
+    if found is not None:
+        for line in show.as_text(found.plan).split("\n\n")[0].splitlines():
+            stage.say(f"  {line}")
+
+
+async def _broken_commit(stage: Stage) -> None:
+    stage.say("\nA commit with a typo changes nothing")
+    before = await _star(stage, _healthy, "a healthy agent")
+    commit = await _commit(stage, "tolerations:", "tolerationz:", "a typo")
+
+    def rejected() -> CommitRejected | None:
+        return next((r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None)
+
+    await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection")
+    found = rejected()
+    for finding in found.findings if found else ():
+        stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
+    after = await _star(stage, _healthy, "a healthy agent")
+    same = after.seen.daemonset.generation == before.seen.daemonset.generation
+    stage.say(
+        f"  the DaemonSet is {'still' if same else 'no longer'} at generation {after.seen.daemonset.generation}, {after.health.state}"
+    )
+    await _commit(stage, "tolerationz:", "tolerations:", "the typo mended")
+
+
+async def _bad_image(stage: Stage) -> None:
+    stage.say("\nA bad image: the rollout stalls, and health says where and why")
+    commit = await _commit(stage, "v5.0.4", "broken", "fluentd 5.1.0")
+    await _told_plan(stage, commit)
+    agent = await _star(stage, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    stage.say(f"  {agent.health.state}: {agent.health.message}")
+    for node in agent.health.nodes:
+        if node.blame == "template":
+            stage.say(f"  {node.node}: {node.reason}, to blame: the {node.blame}; {node.message}")
+    _counters(stage, agent)
+
+
+async def _way_back(stage: Stage) -> None:
+    stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
+    agent = await _star(stage, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    good = agent.history[-2]
+    named = repositories.Named(stage.repository.address, "", None)
+    asked = reverting.Asked(good.number, None, "main", "", AUTHOR, CLUSTER, push=True)
+    stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
+    done = await reverting.roll_back_in(stage.repository, named, agent, asked)
+    stage.say(f"  pushed {done.way.commit[:12]}, which reverts {(done.way.reverts or '')[:12]}")
+    stage.loop.ask()
+    agent = await _star(stage, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
+    _counters(stage, agent)
+    stage.say("\n  REVISION  COMMIT        NODES  CHANGE-CAUSE")
+    for row in await ledger.history(agent, stage.repository):
+        mark = "*" if row["current"] else " "
+        stage.say(f"  {row['revision']:>7}{mark}  {row['commit'][:12]}  {row['nodes']:>5}  {row['changeCause']}")
+    same = agent.history[-1].template == good.template
+    stage.say(
+        f"  revision {_number(agent)} {'is byte for byte' if same else 'is not'} the template that revision {good.number} was"
+    )
+    moment = datetime.fromtimestamp(stage.cluster.server.now(), UTC)
+    stage.say(f"  on the cluster's clock it is {fleet.when(moment)}")

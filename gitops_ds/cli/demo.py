@@ -1,0 +1,69 @@
+"""`gitops-ds demo`: the whole story in a minute, on the embedded cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.option("--nodes", type=click.IntRange(2, 50), default=5, show_default=True, help="Nodes of the embedded cluster.")
+@options.option("--speed", type=click.FloatRange(0.1, 1000), default=3.0, show_default=True, help="Cluster seconds in a real one.")
+@options.common
+def demo(**given: Any) -> int:
+    """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a terminal, plain lines without one."""
+    from gitops_ds.app import demo as story
+    from gitops_ds.cluster.simulated import virtual_time
+
+    try:
+        if sys.stdout.isatty() and not given["quiet"]:
+            _with_table(given)
+        else:
+            virtual_time.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None), given["speed"])
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort from None
+    return 0
+
+
+def _with_table(given: dict[str, Any]) -> None:
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    from gitops_ds.app import demo as story
+    from gitops_ds.app import fleet
+    from gitops_ds.app.fleet import Agent
+    from gitops_ds.cluster.simulated import virtual_time
+
+    def picture(agent: Agent, now: float) -> Table:
+        table = Table(title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s", title_justify="left")
+        for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
+            table.add_column(head)
+        for entry in fleet.nodes(agent):
+            colour = (
+                "green" if entry["state"] == "Ready" else "red" if entry["reason"] and entry["blame"] == "template" else "yellow"
+            )
+            cells = [
+                entry["node"],
+                entry["pod"],
+                str(entry["revision"] or ""),
+                entry["commit"][:12],
+                entry["state"],
+                entry["reason"],
+            ]
+            table.add_row(*(Text(cell) for cell in cells[:4]), *(Text(cell, colour) for cell in cells[4:]))
+        return table
+
+    with Live(refresh_per_second=8) as live:
+        virtual_time.run(
+            story.play(
+                given["nodes"],
+                lambda line: live.console.print(line, highlight=False, markup=False),
+                lambda agent, now: live.update(picture(agent, now)),
+            ),
+            given["speed"],
+        )

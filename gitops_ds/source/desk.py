@@ -1,0 +1,37 @@
+"""A work tree of our own, for `init` and the demo: begin a repository, commit everything in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import git
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.source import hardening
+
+_AUTHOR = re.compile(r"([^<>\n]+?) <([^<>\s]+)>")
+
+
+def begin(directory: Path, subject: str, author: str) -> CommitId:
+    """Makes the directory a repository with the branch `main`, which takes pushes into its work tree, and commits everything."""
+    with git.Repo.init(directory, initial_branch="main") as repository, repository.config_writer() as settings:
+        settings.set_value("receive", "denyCurrentBranch", "updateInstead")
+    return commit(directory, subject, author)
+
+
+def commit(directory: Path, subject: str, author: str) -> CommitId:
+    """Commits every change of the work tree. `author` is `Name <mail>`; no hook runs. Raises SourceError."""
+    matched = _AUTHOR.fullmatch(author)
+    if matched is None:
+        raise errors.UsageError(f"{author!r} is no author: write it as 'Name <mail@example.com>'")
+    actor = git.Actor(matched[1], matched[2])
+    try:
+        with git.Repo(directory) as repository:
+            repository.git.update_environment(**hardening.desk())
+            repository.git.add("--all", "--", ".")
+            made = repository.index.commit(subject, author=actor, committer=actor, skip_hooks=True)
+            return CommitId(made.hexsha)
+    except (git.GitCommandError, OSError) as error:
+        raise errors.SourceError(f"{directory}: the commit failed: {' '.join(str(error).split())[:300]}") from error
