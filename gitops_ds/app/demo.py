@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +38,7 @@ from gitops_ds.source.repository import Repository
 
 CLUSTER = "dev-1"
 STAR = "fluentd-elasticsearch"
-FILE = f"agents/{STAR}/daemonset.yaml"
+OTHER = "node-exporter"
 AUTHOR = "Dana Demo <dana@example.com>"
 PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
 
@@ -116,13 +117,13 @@ async def _look(stage: Stage) -> tuple[Agent, ...]:
     return agents
 
 
-async def _star(stage: Stage, until: Callable[[Agent], bool], what: str) -> Agent:
-    """The star agent as soon as `until` holds for it."""
+async def _agent(stage: Stage, name: str, until: Callable[[Agent], bool], what: str) -> Agent:
+    """The agent as soon as `until` holds for it."""
 
     def found(agents: tuple[Agent, ...]) -> bool:
-        return any(agent.key.name == STAR and until(agent) for agent in agents)
+        return any(agent.key.name == name and until(agent) for agent in agents)
 
-    return fleet.find(await _fleet(stage, found, what), STAR, "")
+    return fleet.find(await _fleet(stage, found, what), name, "")
 
 
 async def _fleet(stage: Stage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
@@ -143,6 +144,7 @@ def _healthy(agent: Agent) -> bool:
 async def _every_node(stage: Stage) -> None:
     stage.say("\nA commit becomes one pod on every node")
     stage.loop.ask()
+    await stage.loop.first_pass.wait()
     agents = await _fleet(stage, lambda some: bool(some) and all(map(_all_there, some)), "every agent on every node")
     desired = sum(agent.counts.desired for agent in agents)
     nodes = len({node.name for node in agents[0].seen.nodes})
@@ -168,10 +170,10 @@ async def _join_and_leave(stage: Stage) -> None:
     stage.say("\nA node joins, another leaves; nobody commits anything")
     before = stage.cluster.server.now()
     stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
-    agent = await _star(stage, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node")
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node")
     stage.say(f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: {_pod_on(agent, 'node-new')}")
     stage.cluster.remove_node("node-1")
-    agent = await _star(stage, lambda a: _healthy(a) and not _runs_on(a, "node-1"), "no pod on the node that left")
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and not _runs_on(a, "node-1"), "no pod on the node that left")
     stage.say(f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, {agent.counts.available} available")
 
 
@@ -185,9 +187,9 @@ def _pod_on(agent: Agent, node: str) -> str:
 
 async def _rollout(stage: Stage) -> None:
     stage.say("\nA newer image: planned against the live ControllerRevisions, rolled out one node at a time")
-    commit = await _commit(stage, "v5.0.1", "v5.0.4", "fluentd 5.0.4")
+    commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
     await _told_plan(stage, commit)
-    agent = await _star(stage, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit, "the new image everywhere")
+    agent = await _agent(stage, OTHER, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit, "the new image everywhere")
     _counters(stage, agent)
     stage.say(f"  revision {_number(agent)} is commit {commit[:12]}")
 
@@ -196,8 +198,15 @@ def _number(agent: Agent) -> int:
     return agent.current.number if agent.current else 0
 
 
-async def _commit(stage: Stage, old: str, new: str, subject: str) -> CommitId:
-    file = stage.folder / FILE
+def _tag(stage: Stage, name: str) -> str:
+    """The tag of the agent's image as it stands in the file."""
+    found = re.search(r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text())
+    return found[1] if found else ""
+
+
+async def _commit(stage: Stage, name: str, change: tuple[str, str], subject: str) -> CommitId:
+    old, new = change
+    file = stage.folder / "agents" / name / "daemonset.yaml"
     file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
     commit = desk.commit(stage.folder, subject, AUTHOR)
     stage.say(f"  git commit {commit[:12]} {subject!r}")
@@ -220,8 +229,8 @@ async def _told_plan(stage: Stage, commit: CommitId) -> None:
 
 async def _broken_commit(stage: Stage) -> None:
     stage.say("\nA commit with a typo changes nothing")
-    before = await _star(stage, _healthy, "a healthy agent")
-    commit = await _commit(stage, "tolerations:", "tolerationz:", "a typo")
+    before = await _agent(stage, OTHER, _healthy, "a healthy agent")
+    commit = await _commit(stage, OTHER, ("tolerations:", "tolerationz:"), "a typo")
 
     def rejected() -> CommitRejected | None:
         return next((r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None)
@@ -230,19 +239,17 @@ async def _broken_commit(stage: Stage) -> None:
     found = rejected()
     for finding in found.findings if found else ():
         stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
-    after = await _star(stage, _healthy, "a healthy agent")
-    same = after.seen.daemonset.generation == before.seen.daemonset.generation
-    stage.say(
-        f"  the DaemonSet is {'still' if same else 'no longer'} at generation {after.seen.daemonset.generation}, {after.health.state}"
-    )
-    await _commit(stage, "tolerationz:", "tolerations:", "the typo mended")
+    after = await _agent(stage, OTHER, _healthy, "a healthy agent")
+    was, remains = before.seen.daemonset.generation, after.seen.daemonset.generation
+    stage.say(f"  the DaemonSet was at generation {was} and is at generation {remains}, {after.health.state}")
+    await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
 
 
 async def _bad_image(stage: Stage) -> None:
     stage.say("\nA bad image: the rollout stalls, and health says where and why")
-    commit = await _commit(stage, "v5.0.4", "broken", "fluentd 5.1.0")
+    commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
     await _told_plan(stage, commit)
-    agent = await _star(stage, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
     stage.say(f"  {agent.health.state}: {agent.health.message}")
     for node in agent.health.nodes:
         if node.blame == "template":
@@ -252,15 +259,16 @@ async def _bad_image(stage: Stage) -> None:
 
 async def _way_back(stage: Stage) -> None:
     stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
-    agent = await _star(stage, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
     good = agent.history[-2]
     named = repositories.Named(stage.repository.address, "", None)
     asked = reverting.Asked(good.number, None, "main", "", AUTHOR, CLUSTER, push=True)
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await reverting.roll_back_in(stage.repository, named, agent, asked)
-    stage.say(f"  pushed {done.way.commit[:12]}, which reverts {(done.way.reverts or '')[:12]}")
+    way = f"reverts {done.way.reverts[:12]}" if done.way.reverts else f"restores the files of {done.way.target[:12]}"
+    stage.say(f"  pushed {done.way.commit[:12]}, which {way}")
     stage.loop.ask()
-    agent = await _star(stage, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
     _counters(stage, agent)
     stage.say("\n  REVISION  COMMIT        NODES  CHANGE-CAUSE")
     for row in await ledger.history(agent, stage.repository):

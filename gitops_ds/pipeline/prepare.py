@@ -8,7 +8,7 @@ from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
-from gitops_ds.validate import check, own
+from gitops_ds.validate import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Prepared:
 def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Prepared:
     """Renders and checks the snapshot for one cluster. Raises UsageError for a cluster that the repository doesn't describe."""
     bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
-    found = dict.fromkeys((*own.check_repository(snapshot), *bundle.findings, *check.check(bundle, snapshot)))
+    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot)))
     return Prepared(bundle, tuple(sorted(found, key=_order)))
 
 
