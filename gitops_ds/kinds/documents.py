@@ -21,7 +21,7 @@ from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None witho
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.tag import Tag
 
-from gitops_ds.kinds import scalars
+from gitops_ds.kinds import flow_scalars, scalars
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 
@@ -189,6 +189,21 @@ def _nodes(data: bytes) -> Iterator[Node]:
         data = _SURROGATES.sub(_joined, data)
     if not c_parser_present():
         raise _Limit("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
+    done = 0
+    try:
+        for root in _composed(data):
+            yield root
+            done += 1
+    except MarkedYAMLError:
+        veiled = flow_scalars.veiled(data)
+        if veiled == data:
+            raise
+        for root in list(_composed(veiled))[done:]:
+            flow_scalars.unveil(root)
+            yield root
+
+
+def _composed(data: bytes) -> Iterator[Node]:
     parser = _Parser(data) if _is_harmless(data) else _CountingParser(data)
     while parser.check_node():
         parser.nodes = 0
