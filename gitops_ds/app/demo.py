@@ -27,7 +27,7 @@ from gitops_ds.controller import state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import CommitRejected, Planned
+from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import Snapshot
@@ -144,8 +144,13 @@ def _healthy(agent: Agent) -> bool:
 async def _every_node(stage: Stage) -> None:
     stage.say("\nA commit becomes one pod on every node")
     stage.loop.ask()
-    await stage.loop.first_pass.wait()
-    agents = await _fleet(stage, lambda some: bool(some) and all(map(_all_there, some)), "every agent on every node")
+
+    def whole(agents: tuple[Agent, ...]) -> bool:
+        """Agents that wait for others come with a later pass; the last one leaves nothing out."""
+        passes = [record for record in stage.heard if isinstance(record, PassEnded)]
+        return bool(passes) and not passes[-1].refusals and all(map(_all_there, agents))
+
+    agents = await _fleet(stage, whole, "every agent on every node")
     desired = sum(agent.counts.desired for agent in agents)
     nodes = len({node.name for node in agents[0].seen.nodes})
     stage.say(

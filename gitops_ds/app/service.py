@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gitops_ds.controller import state, sync
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import PassFailed
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
@@ -122,12 +123,28 @@ async def _deployer(service: Service, cluster: Cluster, tell: Emit, at_desk: boo
             return prepare.prepare(found, cluster=service.cluster.name)
 
         # The owner's id needs the repository's own name, so the first look happens before the loop begins.
-        first = prepared(await snapshot(await repository.tip(wanted)))
+        first = prepared(await _patiently(lambda: _first(repository, wanted, snapshot), settings.retry_interval, tell))
         id = state.identity(first.bundle.owner_hint, where.display, settings.path, first.bundle.cluster.name)
         place = Place(cluster, service.cluster.namespace, id, where.display, settings.path)
         source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
         timing = sync.Timing(settings.retry_interval, time.time, random.random)
         yield sync.Loop(source, place, service.apply, tell, timing)
+
+
+async def _first(
+    repository: Repository, wanted: revision.Revision, snapshot: Callable[[CommitId], Awaitable[Snapshot]]
+) -> Snapshot:
+    return await snapshot(await repository.tip(wanted))
+
+
+async def _patiently(look: Callable[[], Awaitable[Snapshot]], seconds: float, tell: Emit) -> Snapshot:
+    """Looks again as long as Git can't be reached; other errors are for a person."""
+    while True:
+        try:
+            return await look()
+        except errors.SourceUnreachable as error:
+            tell(PassFailed(time.time(), str(error), seconds))
+            await asyncio.sleep(seconds)
 
 
 def _revision(settings: RepositorySettings) -> revision.Revision:

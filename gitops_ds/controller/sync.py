@@ -55,7 +55,7 @@ class Loop:
         self._stir = 0
         self._wish = asyncio.Event()
         self._wish.set()
-        self._failures = 0
+        self._failures, self._complaint = 0, ""
         self._stopping = False
         self._state: State | None = None
         self._prepared: tuple[CommitId, Prepared, Snapshot] | None = None
@@ -92,14 +92,16 @@ class Loop:
     async def _pass(self) -> None:
         try:
             left = await self._once()
-            self._failures = 0
+            self._failures, self._complaint = 0, ""
             if left:
                 self._again(self._timing.retry)
         except errors.GitopsError as error:
             self._failures += 1
             wait = min(self._timing.retry * 2 ** (self._failures - 1), LONGEST_RETRY) if error.retryable else None
             wait = None if wait is None else wait * (1 + self._timing.chance() / 10)
-            self._emit(PassFailed(self._timing.clock(), str(error), wait))
+            if str(error) != self._complaint:  # said once, not at every tick of the schedule
+                self._emit(PassFailed(self._timing.clock(), str(error), wait))
+            self._complaint = str(error)
             if isinstance(error, errors.Conflict | errors.Expired):
                 self._state = None  # somebody else wrote it: read it again
             if wait is not None:
