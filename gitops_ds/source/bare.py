@@ -37,12 +37,14 @@ class Bare:
     def __init__(self, address: Address, cache: Path, credentials: Credentials, limits: Limits) -> None:
         self.address, self.limits = address, limits
         try:
+            # git runs elsewhere: a path of ours must mean the same there.
+            cache = cache.resolve()
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._private = tempfile.TemporaryDirectory(prefix="access-", dir=cache)
         except OSError as error:
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         try:
-            self.path = (cache / f"{address.slug}.git").resolve()
+            self.path = cache / f"{address.slug}.git"
             self._access = access.install(address, credentials, Path(self._private.name))
             self._local = hardening.local(self.path)
             self._network = hardening.network(self.path, address, self._access)

@@ -88,7 +88,7 @@ _RULES: tuple[_Rule, ...] = (
         ),
     ),
     (
-        r"error setting certificate|CAfile|Error reading ca cert|unable to get.*trust",
+        r"error setting certificate|Problem with the SSL CA cert|CAfile|Error reading ca cert|unable to get.*trust",
         errors.SourceDenied,
         "the given authority's certificate can't be read; give it in PEM form",
     ),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,6 +127,36 @@ def test_each_status_becomes_an_error_that_says_whether_to_retry(
 def test_a_repository_that_is_not_there(http_server: HttpServer, tmp_path: Path) -> None:
     with pytest.raises(errors.SourceDenied, match="no such repository"):
         use(f"{http_server.url}/nothing", tmp_path, login(http_server), tip())
+
+
+def test_a_netrc_of_the_person_is_not_read(http_server: HttpServer, tmp_path: Path) -> None:
+    http_server.password = "hunter2"
+    http_server.repository("a").commit({"x.yaml": "a: 1\n"})
+    (tmp_path / ".netrc").write_text("machine localhost login bot password hunter2\n")
+    (tmp_path / "ca.pem").write_bytes(http_server.authority)
+    program = """
+import asyncio, sys
+from pathlib import Path
+from gitops_ds import errors
+from gitops_ds.source import address
+from gitops_ds.source.credentials import Credentials
+from gitops_ds.source.repository import Repository
+from gitops_ds.source.revision import Head
+
+async def main():
+    authority = Path("ca.pem").read_bytes()
+    async with Repository(address.parse(sys.argv[1]), Path("cache"), Credentials(None, authority)) as repository:
+        try:
+            print(await repository.tip(Head()))
+        except errors.SourceDenied:
+            print("denied")
+
+asyncio.run(main())
+"""
+    words = (sys.executable, "-c", program, f"{http_server.url}/a")
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout == "denied\n", run.stderr
 
 
 def test_nothing_is_fetched_when_nothing_moved(http_server: HttpServer, tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ def test_files_are_restored_as_they_were_and_what_was_not_there_goes(upstream: U
         commit = await repository.restore(tip, old, ["d"], WHY)
         files = (await repository.snapshot(commit)).files
         assert {str(k): v for k, v in files.items()} == {"d/a.yaml": b"1\r\n", "d/run.sh": b"x", "keep": b"2"}
-        assert f"This restores, from commit {old}" in await repository.show(commit)
+        assert f'This restores, from commit {old} ("mode")' in await repository.show(commit)
         assert "new file mode 100755" in await repository.show(commit)
         with pytest.raises(errors.Refused, match="nothing to write"):
             await repository.restore(commit, old, ["d"], WHY)

@@ -50,7 +50,7 @@ def test_a_git_work_tree_gives_tracked_and_new_files_but_no_ignored_or_deleted_o
 
 
 def test_a_plain_directory_gives_all_its_files(tmp_path: Path) -> None:
-    write(tmp_path, "b.yaml", "d/a.yaml", ".hidden")
+    write(tmp_path, "b.yaml", "d/a.yaml", ".hidden", "d/.git/config.yaml")
     assert names(worktree.snapshot(tmp_path)) == [".hidden", "b.yaml", "d/a.yaml"]
 
 
