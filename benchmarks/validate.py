@@ -1,10 +1,11 @@
 """How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and jsonschema on everything.
 
-python benchmarks/validate.py [FILES]
+python -m benchmarks validate; GITOPS_DS_BENCH_FILES says how many.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import tempfile
@@ -149,7 +150,7 @@ def timed(what: str, count: int, work: Any) -> float:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    count = int(os.environ.get("GITOPS_DS_BENCH_FILES", "10000"))
     with tempfile.TemporaryDirectory() as folder:
         good = write(Path(folder), count, 0)
         ours(good[:50])  # imports and schemas, once
@@ -160,6 +161,3 @@ def main() -> None:
         bad = write(Path(folder), count, 20)
         timed("gitops-ds, one in 20 with two slips, with places", count, lambda: ours(bad))
     sys.stdout.write(f"ratio to ruamel.yaml and jsonschema: {fast / slow:.1f}; peak memory {peak:.0f} MiB\n")
-
-
-main()

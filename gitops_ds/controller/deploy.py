@@ -83,11 +83,13 @@ async def draft_with(
     terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, known.digests)
     served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
     writer = apply.Writer(place.cluster, resources, seen, terms)
-    answers = await apply.ask(writer, make.undecided(served, seen, terms))
-    made = make.plan(served, seen, terms, answers)
+    undecided = make.undecided(served, seen, terms)
+    answers = await apply.ask(writer, undecided)
+    kept = served.manifests.keys() - {manifest.key for manifest in undecided}
+    made = make.plan(served, seen, terms, answers, kept=kept)
     if back := make.ways_back(made, seen):
         seen = await live.with_running(place.cluster, seen, back)
-        made = make.plan(served, seen, terms, answers)
+        made = make.plan(served, seen, terms, answers, kept=kept)
     return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
 
 

@@ -1,7 +1,7 @@
 """The deployer's loop: look at Git when asked to, make the cluster so, remember, wait for the next wish.
 
 Whoever wants a pass (the schedule, a webhook, a watch that saw a change) calls `ask`; a wish that comes while a pass goes on is not
-lost, for the pass counts the wishes it has seen. An unchanged commit on an unchanged cluster ends after `git ls-remote`.
+lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends after `git ls-remote`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Loop:
         """Nothing runs until `run`."""
         self._source, self._place, self._asked, self._emit, self._timing = source, place, asked, emit, timing
         self._caches = Caches(place.cluster, place.owner, self._stirred, timing.chance)
-        self._wishes = 1
+        self._busy = False
         self._stir = 0
         self._wish = asyncio.Event()
         self._wish.set()
@@ -62,9 +62,13 @@ class Loop:
         self._settled: tuple[CommitId, int] | None = None
         self.first_pass = asyncio.Event()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no pass goes on and none is wished for."""
+        return not self._busy and not self._wish.is_set()
+
     def ask(self) -> None:
         """Wants a pass, now or as soon as the one that goes on is over."""
-        self._wishes += 1
         self._wish.set()
 
     def stop(self) -> None:
@@ -84,7 +88,9 @@ class Loop:
                 self._wish.clear()
                 if self._stopping:
                     return
+                self._busy = True
                 await self._pass()
+                self._busy = False
                 self.first_pass.set()
         finally:
             self._caches.stop()

@@ -6,7 +6,7 @@ First `undecided` tells which objects the cluster should be asked about by a dry
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gitops_ds.kinds import defaults, digests
@@ -56,9 +56,18 @@ def may_force(key: Key, digest: str, conflicts: tuple[FieldConflict, ...], terms
     return terms.applied.get(key) == digest or all(ownership.is_person(conflict.manager) for conflict in conflicts)
 
 
-def plan(bundle: Bundle, live: Live, terms: Terms, answers: Mapping[Key, Answer] = NO_ANSWERS) -> Plan:
-    """Every object's change in the order of an apply, and what is refused; the hash names exactly this plan."""
-    judged = [_judge(manifest, bundle, live, terms, answers.get(manifest.key)) for manifest in bundle.manifests.values()]
+def plan(
+    bundle: Bundle, live: Live, terms: Terms, answers: Mapping[Key, Answer] = NO_ANSWERS, *, kept: Collection[Key] | None = None
+) -> Plan:
+    """Every object's change in the order of an apply, and what is refused; the hash names exactly this plan.
+
+    `kept` are the objects that `undecided` found plainly as they shall be; None to find out here.
+    """
+    if kept is None:
+        kept = bundle.manifests.keys() - {manifest.key for manifest in undecided(bundle, live, terms)}
+    judged = [
+        _judge(manifest, (bundle, live, terms), answers.get(key), plainly=key in kept) for key, manifest in bundle.manifests.items()
+    ]
     changes = [one.change for one in judged if one.change]
     refused = [one.refusal for one in judged if one.refusal]
     leaving = _leaving(bundle, live)
@@ -69,15 +78,17 @@ def plan(bundle: Bundle, live: Live, terms: Terms, answers: Mapping[Key, Answer]
     if terms.approved == hash:
         guarded = tuple(refusal for refusal in guarded if refusal.guard != "share-of-nodes")
     refused += guarded
-    kept = {refusal.key for refusal in guarded}
-    doomed = [] if None in kept else [key for key in orphans if key not in kept]
+    spared = {refusal.key for refusal in guarded}
+    doomed = [] if None in spared else [key for key in orphans if key not in spared]
     changes += [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key])) for key in doomed]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
     return Plan(bundle.commit, bundle.cluster.name, in_order, tuple(refused), hash)
 
 
-def _judge(manifest: Manifest, bundle: Bundle, live: Live, terms: Terms, answer: Answer | None) -> _Judged:
+def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer | None, *, plainly: bool) -> _Judged:
+    """One object's change; `plainly`: it is as it shall be, if it is there at all."""
+    bundle, live, terms = seen
     key, old = manifest.key, live.objects.get(manifest.key)
     if hindrance := _hindrance(manifest, bundle, old, terms):
         return _Judged(None, hindrance)
@@ -87,9 +98,9 @@ def _judge(manifest: Manifest, bundle: Bundle, live: Live, terms: Terms, answer:
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if answer is not None and answer.conflicts:
         return _Judged(None, _conflict(key, answer.conflicts))
-    wanted = probe(manifest, old, terms)
-    if ownership.holds(old, wanted):
+    if plainly:
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
+    wanted = probe(manifest, old, terms)
     if answer is not None and answer.body is not None:
         new: Body = ownership.without_abandoned(old, wanted, answer.body)
     else:

@@ -8,7 +8,7 @@ from gitops_ds.kinds import defaults, digests, eligibility, revisions
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.change import NodeImpact, Rollout
 from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Body, Digest
+from gitops_ds.model.objects import Body
 
 
 def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
@@ -23,8 +23,8 @@ def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
     # A template that was seen before gets the next number all the same, unless it is the current one.
     becomes = number if found is not None and found == number else number + 1
     return Rollout(
-        old=None if before is None else _digest(before),
-        new=_digest(template),
+        old=None if before is None else digests.digest(before),
+        new=digests.digest(template),
         current=current,
         known_as=found,
         becomes=becomes,
@@ -36,10 +36,6 @@ def same_template(one: Body, other: Body) -> bool:
     return revisions.same_template(one, other) or revisions.same_template(
         defaults.defaulted_template(one), defaults.defaulted_template(other)
     )
-
-
-def _digest(template: Body) -> Digest:
-    return digests.digest(defaults.defaulted_template(template))
 
 
 def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: bool) -> NodeImpact:

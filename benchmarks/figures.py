@@ -1,0 +1,18 @@
+"""How figures are printed: seconds, and the ratio to a peer that was measured in the same run."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+
+def show(what: str, seconds: float, peer: float | None, note: str = "") -> None:
+    ratio = f", {seconds / peer:.2f} of the peer's {peer:.2f} s" if peer else ""
+    print(f"{what}: {seconds:.2f} s{ratio}" + (f"; {note}" if note else ""), flush=True)
+
+
+def memory(what: str) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    now = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    print(f"memory of {what}: {now:.0f} MiB, at its peak {peak:.0f} MiB", flush=True)
