@@ -51,7 +51,8 @@ def test_a_git_work_tree_gives_tracked_and_new_files_but_no_ignored_or_deleted_o
 
 def test_a_plain_directory_gives_all_its_files(tmp_path: Path) -> None:
     write(tmp_path, "b.yaml", "d/a.yaml", ".hidden", "d/.git/config.yaml")
-    assert names(worktree.snapshot(tmp_path)) == [".hidden", "b.yaml", "d/a.yaml"]
+    taken = worktree.snapshot(tmp_path)
+    assert (names(taken), taken.findings) == ([".hidden", "b.yaml", "d/a.yaml"], ())
 
 
 @pytest.mark.parametrize("with_git", [True, False])
