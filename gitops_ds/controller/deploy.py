@@ -166,7 +166,8 @@ def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, Commit
         if rollout is None or ready.plan.commit is None or change.operation is Operation.DELETE:
             continue
         kept = {revision.number for revision in ready.writer.live.revisions.get(change.key, ())}
-        known = {number: commit for number, commit in found.get(change.key, {}).items() if number in kept}
+        newest = max(kept, default=0)  # a number above it was foretold, and its revision is still to come
+        known = {number: commit for number, commit in found.get(change.key, {}).items() if number in kept or number > newest}
         moved = rollout.old is None or rollout.old != rollout.new
         if change.operation is not Operation.KEEP and moved:
             known[rollout.becomes] = ready.plan.commit

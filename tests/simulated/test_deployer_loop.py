@@ -1,0 +1,304 @@
+"""The deployer's loop on the simulated cluster, hours in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import NodeSpec, virtual_time
+from gitops_ds.cluster.simulated.requests import failure
+from gitops_ds.controller import state, sync
+from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.model import deployment
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import DAEMONSET, CommitId
+from gitops_ds.model.record import Record
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.terms import Drift
+from gitops_ds.source.reading import Movement
+
+AGENT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, namespace: default}}
+spec:
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+    metadata: {{labels: {{app: agent}}}}
+    spec:
+      containers: [{{name: agent, image: "example.com/agent:{tag}"}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: agent, namespace: default}}
+data: {{level: info}}
+"""
+
+
+@dataclass
+class History:
+    """A repository in memory: commits in a row, the tip anywhere among them."""
+
+    commits: list[str] = field(default_factory=list)
+    at: int = -1
+    unreachable: bool = False
+    looks: int = 0
+
+    def push(self, text: str) -> CommitId:
+        self.commits.append(text)
+        self.at = len(self.commits) - 1
+        return self.id(self.at)
+
+    def id(self, index: int) -> CommitId:
+        return CommitId(f"{index + 1:040x}")
+
+    async def tip(self) -> CommitId:
+        self.looks += 1
+        if self.unreachable:
+            raise errors.SourceUnreachable("the server gave no answer")
+        return self.id(self.at)
+
+    async def snapshot(self, commit: CommitId) -> Snapshot:
+        index = int(commit, 16) - 1
+        info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", f"commit {index + 1}")
+        return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
+
+    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+        return Movement.REWOUND if int(tip, 16) < int(last, 16) else Movement.FORWARD
+
+
+@dataclass
+class Scene:
+    cluster: simulated.Cluster
+    client: simulated.Client
+    history: History
+    loop: sync.Loop
+    heard: list[Record]
+
+    def told(self, kind: type[Record]) -> list[Record]:
+        return [record for record in self.heard if isinstance(record, kind)]
+
+    async def settle(self) -> None:
+        """A minute in which the schedule asks every five seconds."""
+        for _ in range(12):
+            self.loop.ask()
+            await asyncio.sleep(5)
+
+    async def image(self) -> str:
+        body = await self.cluster.get(DAEMONSET, "default", "agent")
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
+
+
+def loop_on(cluster: simulated.Cluster, client: simulated.Client, history: History, heard: list[Record], asked: Asked) -> sync.Loop:
+    place = Place(client, "gitops-ds", "test", "memory")
+    source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+    return sync.Loop(source, place, asked, heard.append, sync.Timing(5.0, cluster.server.now, random.Random(1).random))
+
+
+def play(script: Callable[[Scene], Awaitable[None]], asked: Asked = Asked(patience=0.0)) -> None:  # noqa: B008
+    async def main() -> None:
+        async with simulated.Cluster() as cluster:
+            cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
+            history, heard, client = History(), [], cluster.client()
+            history.push(AGENT.format(tag="1"))
+            loop = loop_on(cluster, client, history, heard, asked)
+            running = asyncio.create_task(loop.run())
+            await script(Scene(cluster, client, history, loop, heard))
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def test_an_unchanged_commit_on_an_unchanged_cluster_costs_no_request() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        before = scene.client.count.total - scene.client.count.of("watch")
+        looks = scene.history.looks
+        for _ in range(50):
+            scene.loop.ask()
+            await asyncio.sleep(1)
+        assert scene.history.looks == looks + 50
+        assert scene.client.count.total - scene.client.count.of("watch") == before
+
+    play(script)
+
+
+def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        commit = scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+        known = await state.load(scene.cluster, "gitops-ds", "test")
+        assert known.last_good == known.last_attempted == commit
+        assert commit in next(iter(known.revisions.values())).values()
+
+    play(script)
+
+
+def test_a_wish_during_a_pass_is_not_lost() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+        scene.loop.ask()
+        await asyncio.sleep(0)
+        assert not scene.loop.idle
+        scene.history.push(AGENT.format(tag="3"))
+        scene.loop.ask()
+        await asyncio.sleep(10)
+        assert await scene.image() == "3"
+
+    play(script)
+
+
+def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_up() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+        await scene.settle()
+        rejected = scene.told(deployment.CommitRejected)
+        assert [record.commit for record in rejected] == [bad]  # type: ignore[attr-defined]
+        assert rejected[0].findings[0].place is not None  # type: ignore[attr-defined]
+        assert await scene.image() == "1"
+        await edit(scene, "9")
+        await scene.settle()
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+async def edit(scene: Scene, tag: str) -> None:
+    """What `kubectl set image` does."""
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": f"example.com/agent:{tag}"}]}}}}
+    person = scene.cluster.client("kubectl-set")
+    await person.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+
+@pytest.mark.parametrize(("drift", "image"), [(Drift.CORRECT, "1"), (Drift.REPORT, "9"), (Drift.HOLD, "9")])
+def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(drift: Drift, image: str) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await edit(scene, "9")
+        await asyncio.sleep(3)  # nobody asks: the watch does
+        assert await scene.image() == image
+
+    play(script, Asked(drift=drift, patience=0.0))
+
+
+def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        scene.history.at = 0
+        await scene.settle()
+        assert await scene.image() == "2"
+        failed = scene.told(deployment.PassFailed)
+        assert len(failed) == 1
+        assert "older commit" in failed[0].message  # type: ignore[attr-defined]
+
+    play(script)
+
+
+def test_a_deleted_object_comes_back_without_a_commit() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await scene.cluster.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(5)
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_api_server_that_fails_is_asked_again_without_a_flood(status: int) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+        scene.client.faults = lambda _request: failure(status)
+        before = scene.client.count.total
+        for _ in range(60):
+            scene.loop.ask()
+            await asyncio.sleep(5)
+        assert scene.client.count.total - before < 60 * 6
+        scene.client.faults = lambda _request: None
+        await asyncio.sleep(400)
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_git_may_be_away_for_an_hour() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.unreachable = True
+        for _ in range(60):
+            scene.loop.ask()
+            await asyncio.sleep(60)
+        assert len(scene.told(deployment.PassFailed)) == 1
+        scene.history.unreachable = False
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_what_left_git_is_deleted_only_when_pruning_is_on() -> None:
+    without = AGENT.format(tag="1").partition("---")[0]
+
+    async def kept(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(without)
+        await scene.settle()
+        assert (await config_maps(scene)) == ["agent"]
+
+    async def gone(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(without)
+        await scene.settle()
+        assert (await config_maps(scene)) == []
+        known = await state.load(scene.cluster, "gitops-ds", "test")
+        assert {key.kind for key in known.inventory} == {"DaemonSet"}
+
+    play(kept)
+    play(gone, Asked(Guards(prune=True), patience=0.0))
+
+
+async def config_maps(scene: Scene) -> list[str]:
+    from gitops_ds.model.cluster import Selection
+    from gitops_ds.model.objects import CONFIG_MAP
+
+    listing = await scene.cluster.list(CONFIG_MAP, Selection(namespace="default"))
+    return [str(body["metadata"]["name"]) for body in listing.items]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5, 1.0])
+def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="2"))
+        doomed_heard: list[Record] = []
+        doomed = asyncio.create_task(
+            loop_on(scene.cluster, scene.cluster.client(), scene.history, doomed_heard, Asked(patience=0.0)).run()
+        )
+        await asyncio.sleep(after)
+        doomed.cancel()
+        await asyncio.gather(doomed, return_exceptions=True)
+        await scene.settle()
+        assert await scene.image() == "2"
+        known = await state.load(scene.cluster, "gitops-ds", "test")
+        assert len(known.inventory) == 2
+        assert known.last_good == scene.history.id(1)
+
+    play(script)
