@@ -8,6 +8,7 @@ again for the few values that somebody asks about. Nothing here raises for any b
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import operator
 import re
@@ -81,6 +82,8 @@ def read(file: str, data: bytes) -> Parsed:
     except _Limit as limit:
         build.refuse(SYNTAX, limit.what, limit.node)
     except YAMLError as error:
+        if not documents and (value := _long_keyed_json(data)) is not None:
+            return Parsed((Document(0, value),), tuple(build.findings))
         build.findings.append(_syntax(file, data, error))
     return Parsed(tuple(documents), tuple(build.findings))
 
@@ -108,6 +111,26 @@ def span(file: str, data: bytes, document: int, path: Path, *, key: bool = False
     last = _last(node)
     start, end = node.start_mark, last.end_mark
     return Place(file, start.line + 1, start.column + 1), Place(file, end.line + 1, end.column + 1)
+
+
+def _long_keyed_json(data: bytes) -> dict[str, Any] | None:
+    """A JSON object in which libyaml found a key of more than 1,024 bytes; its values have no positions. None for anything else."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key twice")
+        return dict(pairs)
+
+    if not data.lstrip().startswith(b"{") or max(map(len, data.split(b'"'))) < _LONGEST_KEY:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(data, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+_LONGEST_KEY: Final = 1000
 
 
 # Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no look-up of a tag.
