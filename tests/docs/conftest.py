@@ -1,0 +1,38 @@
+"""The installed program, as a person at a desk has it: a home of their own, no kubeconfig, nothing of this machine's settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(sys.executable).parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who just installed the program."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Dana\n\temail = dana@example.com\n")
+    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "HOME": str(home), "KUBECONFIG": str(home / "none")}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: Mapping[str, str]) -> Run:
+    """Runs a command in `desk/`, or where told, and returns what it printed and its exit code."""
+    desk = tmp_path / "desk"
+    desk.mkdir()
+
+    def given(*command: str | Path, cwd: Path = desk, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=cwd, env={**environment, **more}, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    return given

@@ -1,0 +1,137 @@
+"""`doctor` tells what is well, what is not, and what to do; it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import diagnosis
+from gitops_ds.app.diagnosis import Verdict
+from gitops_ds.kinds import served
+from gitops_ds.model.objects import Key
+from tests import controlplane
+from tests.docs.conftest import Run
+
+
+def checks(told: str) -> dict[str, dict[str, Any]]:
+    document = json.loads(told)
+    assert (document["apiVersion"], document["kind"]) == ("gitops-ds.io/v1", "Diagnosis")
+    return {check["name"]: check for check in document["checks"]}
+
+
+def repository(run: Run, tmp_path: Path) -> Path:
+    """A committed repository."""
+    made = tmp_path / "desk" / "repository"
+    run("gitops-ds", "init", "repository")
+    run("git", "init", "-q", "-b", "main", cwd=made)
+    run("git", "add", ".", cwd=made)
+    assert run("git", "commit", "-q", "-m", "One agent", cwd=made).returncode == 0
+    return made
+
+
+def test_without_a_cluster_only_the_cluster_is_bad(run: Run, tmp_path: Path) -> None:
+    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path))
+    assert told.returncode == 1, told.stderr
+    found = checks(told.stdout)
+    assert [name for name, check in found.items() if check["verdict"] == "bad"] == ["cluster"]
+    assert "no kubeconfig" in found["cluster"]["message"]
+    assert found["cluster"]["advice"]
+    assert "7 files" in found["repository"]["message"]
+    assert json.loads(told.stdout)["summary"]["bad"] == 1
+
+
+def test_a_line_says_what_to_do(run: Run) -> None:
+    told = run("gitops-ds", "doctor", "-q")
+    assert told.returncode == 1
+    assert "is not in Git; only commits are applied" in told.stdout
+    assert "ok " not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("repository:\n  url: ssh://git@git.example.com/x\n  intervall: 60s\n", 'settings.yaml:3:3: unknown key "intervall"'),
+        ("journal:\n  days: 3\n", "journal: known, but without effect in this version"),
+        ("- a\n", "settings.yaml"),
+    ],
+)
+def test_wrong_settings_are_told_at_their_line(run: Run, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "desk" / "settings.yaml").write_text(text)
+    told = run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json")
+    assert told.returncode == 1
+    line = checks(told.stdout)["settings"]
+    assert line["verdict"] == "bad"
+    assert message in line["message"]
+
+
+def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(run: Run, tmp_path: Path) -> None:
+    url = repository(run, tmp_path).as_uri()
+    settings = tmp_path / "desk" / "settings.yaml"
+    settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true}}\n")
+    found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
+    assert (found["settings"]["verdict"], found["repository"]["verdict"]) == ("ok", "ok")
+    settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true, credentials: {{tokenFile: /nowhere}}}}\n")
+    found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
+    assert "tokenFile: /nowhere" in found["repository"]["message"]
+
+
+def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
+    told = run("gitops-ds", "doctor", "-C", "file:///nowhere", "-o", "json")
+    assert checks(told.stdout)["repository"]["verdict"] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"), [(None, Verdict.BAD), ((2, 38, 5), Verdict.BAD), ((2, 39), Verdict.OK), ((3, 0), Verdict.OK)]
+)
+def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: Verdict) -> None:
+    assert diagnosis._git(version).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [("v1.33.9", Verdict.WARNING), ("v1.34.0", Verdict.OK), ("v1.37.1", Verdict.OK), ("v1.38.0-alpha.1", Verdict.WARNING)],
+)
+def test_the_versions_of_kubernetes_that_were_tested_are_ok(version: str, verdict: Verdict) -> None:
+    assert diagnosis._version(version).verdict is verdict
+
+
+def test_rights_are_asked_where_the_objects_are() -> None:
+    asked = {
+        str(right) for right in diagnosis.applying([Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")])
+    }
+    assert {"patch daemonsets.apps in logging", "create namespaces", "list daemonsets.apps"} <= asked
+    assert {str(right) for right in diagnosis.pruning([Key("", "Namespace", "", "logging")])} == {
+        "delete configmaps",
+        "delete daemonsets.apps",
+    }
+    assert all(right.resource in served.RESOURCES.values() for right in diagnosis.looking())
+
+
+@pytest.mark.controlplane
+def test_all_is_well_on_a_real_cluster(run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path), KUBECONFIG=str(control_plane.kubeconfig))
+    assert told.returncode == 0, told.stdout
+    found = checks(told.stdout)
+    assert found["cluster"]["message"].startswith("Kubernetes v1.37")
+    assert {check["verdict"] for name, check in found.items() if name.startswith("rights")} == {"ok"}
+
+
+@pytest.mark.controlplane
+def test_missing_rights_are_named(run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    name = f"reader-{tmp_path.name.lower().replace('_', '-')}"
+    control_plane.kubectl("create", "serviceaccount", name)
+    control_plane.kubectl("create", "clusterrolebinding", name, "--clusterrole=view", f"--serviceaccount=default:{name}")
+    config = json.loads(control_plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", name).strip()}
+    restricted = tmp_path / "kubeconfig"
+    restricted.write_text(json.dumps(config))
+    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path), KUBECONFIG=str(restricted))
+    assert told.returncode == 1
+    found = checks(told.stdout)
+    assert "patch daemonsets.apps in node-agents" in found["rights to apply"]["message"]
+    assert "ClusterRole" in found["rights to apply"]["advice"]
+    assert "list nodes" in found["rights to look"]["message"]
+    assert found["rights to prune"]["verdict"] == "warning"
