@@ -1,20 +1,15 @@
-"""The strict schemas of Kubernetes: one file a version, written by scripts/schemas, read when first asked for."""
+"""The strict schemas of Kubernetes: compiled for a fast look; the data is kinds/openapi.py."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from typing import Any, Final
+from typing import Any
 
-import orjson
-
+from gitops_ds.kinds import openapi
+from gitops_ds.kinds.openapi import NEWEST, VERSIONS
 from gitops_ds.validate import fastcheck
-
-VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
-NEWEST: Final = VERSIONS[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +30,8 @@ class Schemas:
 @cache
 def schemas(version: str) -> Schemas:
     """The schemas of one of VERSIONS."""
-    file = resources.files("gitops_ds") / f"schemas/kubernetes/v{version}.json.gz"
-    found = orjson.loads(gzip.decompress(file.read_bytes()))
-    return Schemas(version, found["definitions"], found["kinds"], fastcheck.Checks(found["definitions"]))
+    found = openapi.definitions(version)
+    return Schemas(version, found, openapi.kinds(version), fastcheck.Checks(found))
 
 
 def nearest(version: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gitops_ds.kinds import openapi
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Path, group_of
 from gitops_ds.validate import explain, kubernetes, words
@@ -74,7 +75,7 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
     A field or value that only some of the versions lack is DS009; the rest is told once. A kind that no schema describes gets one
     complaint of severity info, or is refused where it can only be a slip of the pen.
     """
-    wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (kubernetes.NEWEST,)
+    wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (openapi.NEWEST,)
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     schemas = [kubernetes.schemas(version) for version in wanted]
     name = f"{api_version}/{kind}"

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.kinds import documents
+from gitops_ds.kinds import documents, openapi
 from gitops_ds.validate import explain, fastcheck, kubernetes
 
 BODIES = [
     one.value
     for path in sorted(Path(__file__).parent.glob("cases/*/input.yaml"))
     for one in documents.read(path.name, path.read_bytes()).documents
-    if f"{one.value['apiVersion']}/{one.value['kind']}" in kubernetes.schemas(kubernetes.NEWEST).kinds
+    if f"{one.value['apiVersion']}/{one.value['kind']}" in kubernetes.schemas(openapi.NEWEST).kinds
 ]
 RIGHT = documents.read("right", (Path(__file__).parent / "cases/right/input.yaml").read_bytes()).documents[0].value
 NAMES = ["name", "spec", "metadata", "image", "protocol", "containerPort", "nonsense", "env", "value", "operator", "key"]
@@ -73,7 +73,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 def agree(body: Any) -> tuple[bool, bool]:
-    schemas = kubernetes.schemas(kubernetes.NEWEST)
+    schemas = kubernetes.schemas(openapi.NEWEST)
     name = schemas.kinds[f"{body['apiVersion']}/{body['kind']}"]
     return schemas.passes(body["apiVersion"], body["kind"], body), explain.validator(schemas.definitions, name).is_valid(body)
 
@@ -94,7 +94,7 @@ def test_a_keyword_without_a_closure_is_an_error_at_once() -> None:
         fastcheck.Checks({"a": {"type": "string", "pattern": "x"}}).of("a")
 
 
-@pytest.mark.parametrize("version", kubernetes.VERSIONS)
+@pytest.mark.parametrize("version", openapi.VERSIONS)
 def test_every_definition_of_every_version_compiles(version: str) -> None:
     schemas = kubernetes.schemas(version)
     for name in schemas.definitions:
