@@ -33,7 +33,7 @@ from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import show
-from gitops_ds.source import address, desk, revision
+from gitops_ds.source import address, desk, expand, revision
 from gitops_ds.source.repository import Repository
 
 CLUSTER = "dev-1"
@@ -71,7 +71,9 @@ async def _stage(
     work = folder / "repository"
     with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
         shutil.copytree(example, work)
-    first = desk.begin(work, "Seven agents for every node", AUTHOR)
+    if expand.program() is None:
+        _without_kustomize(work)
+    first = desk.begin(work, "Agents for every node", AUTHOR)
     say(f"a Git repository in {work}: commit {first[:12]} with {sum(1 for f in work.rglob('*.yaml'))} YAML files")
     behaviour = Behaviour(faults=(Fault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
     async with (
@@ -89,6 +91,16 @@ async def _stage(
             yield stage
             loop.stop()
             controller.stop()
+
+
+def _without_kustomize(work: Path) -> None:
+    """Takes out the agents that need a kustomize program, where there is none."""
+    for file in list(work.rglob("kustomization.yaml")):
+        agent = work / "agents" / file.relative_to(work / "agents").parts[0]
+        shutil.rmtree(agent, ignore_errors=True)
+        for cluster in (work / "clusters").glob("*.yaml"):
+            lines = cluster.read_text().splitlines(keepends=True)
+            cluster.write_text("".join(line for line in lines if not line.strip().startswith(f"{agent.name}:")))
 
 
 def _quiet(_: Record) -> None:
