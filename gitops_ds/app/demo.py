@@ -33,6 +33,7 @@ from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import show
+from gitops_ds.report import words
 from gitops_ds.source import address, desk, expand, revision
 from gitops_ds.source.repository import Repository
 
@@ -145,7 +146,8 @@ async def _fleet(stage: Stage, until: Callable[[tuple[Agent, ...]], bool], what:
         if until(agents):
             return agents
         if asyncio.get_running_loop().time() > deadline:
-            raise errors.TimedOut(f"the embedded cluster did not come to this: {what}")
+            last = next((text for told in reversed(stage.heard) if (text := words.line(told))), "the deployer said nothing")
+            raise errors.TimedOut(f"the embedded cluster did not come to this: {what}; last it said: {last}")
         await asyncio.sleep(1.0)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from gitops_ds import __version__, errors
 from gitops_ds.app import clusters, repositories
 from gitops_ds.app.service import _credentials, _revision
-from gitops_ds.kinds import documents, served
+from gitops_ds.kinds import documents, openapi, served
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.model.snapshot import Snapshot
@@ -93,7 +93,7 @@ def _yaml() -> Line:
 
 def _schemas() -> Line:
     try:
-        counts = {version: len(kubernetes.schemas(version).kinds) for version in kubernetes.VERSIONS}
+        counts = {version: len(openapi.kinds(version)) for version in openapi.VERSIONS}
     except (OSError, ValueError, KeyError) as error:
         return Line("schemas", Verdict.BAD, f"the Kubernetes schemas can't be read: {error}", "install gitops-ds anew")
     return Line("schemas", Verdict.OK, "Kubernetes " + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items()))
@@ -166,9 +166,9 @@ async def _live(wanted: Wanted, snapshot: Snapshot | None) -> AsyncIterator[Line
 
 def _version(version: str) -> Line:
     minor = ".".join(version.removeprefix("v").split(".")[:2])
-    if minor in kubernetes.VERSIONS:
+    if minor in openapi.VERSIONS:
         return Line("cluster", Verdict.OK, f"Kubernetes {version}")
-    oldest, newest = kubernetes.VERSIONS[0], kubernetes.NEWEST
+    oldest, newest = openapi.VERSIONS[0], openapi.NEWEST
     advice = f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are {oldest} to {newest}"
     return Line("cluster", Verdict.WARNING, f"Kubernetes {version} is not one that this version was tested with", advice)
 

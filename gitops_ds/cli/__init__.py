@@ -60,6 +60,19 @@ def cli() -> None:
     """DaemonSets on every node of every cluster, straight from Git, without fear."""
 
 
+def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _told(error: GitopsError) -> int:
+    """Prints the error's sentence, with the trace under -vv; its exit code."""
+    click.echo(f"error: {error}", err=True)
+    if "-vv" in sys.argv:
+        traceback.print_exception(error)
+    return error.exit_code
+
+
 def main() -> None:
     """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible, 130 interrupted."""
     try:
@@ -70,10 +83,12 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except GitopsError as error:
-        click.echo(f"error: {error}", err=True)
-        if "-vv" in sys.argv:
-            traceback.print_exc()
-        code = error.exit_code
+        code = _told(error)
+    except BaseExceptionGroup as group:  # tasks that failed together: one is enough to tell
+        told, rest = group.split(GitopsError)
+        if told is None or rest is not None:
+            raise
+        code = _told(_first(told))
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
