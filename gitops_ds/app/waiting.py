@@ -8,18 +8,21 @@ from collections.abc import Callable
 from gitops_ds import errors
 from gitops_ds.app import clusters
 from gitops_ds.kinds import rollout_status
+from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.objects import DAEMONSET
 
 POLL_SECONDS = 1.0
 
 
-async def for_rollouts(connection: clusters.Connection, plan: Plan, seconds: float, say: Callable[[str], None]) -> int:
+async def for_rollouts(
+    connection: clusters.Connection, facts: ClusterFacts, plan: Plan, seconds: float, say: Callable[[str], None]
+) -> int:
     """0 when every DaemonSet of the plan is rolled out; raises TimedOut with what is missing."""
     keys = [change.key for change in plan.changes if change.key.kind == "DaemonSet" and change.operation is not Operation.DELETE]
     loop = asyncio.get_running_loop()
     deadline, told = loop.time() + seconds, dict.fromkeys(keys, "")
-    async with clusters.opened(connection) as cluster:
+    async with clusters.opened(connection, facts) as cluster:
         while keys:
             for key in list(keys):
                 seen = rollout_status.judge(await cluster.get(DAEMONSET, key.namespace, key.name))

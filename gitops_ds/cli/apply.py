@@ -67,5 +67,8 @@ async def _apply(given: dict[str, Any]) -> int:
     if deploy.refusals_that_fail(ended.refusals):
         return 1
     if given["wait"]:
-        return await waiting.for_rollouts(connection, made, given["timeout"], lambda line: options.say(line, quiet=given["quiet"]))
+        facts = passes.prepared(snapshot, target).bundle.cluster
+        return await waiting.for_rollouts(
+            connection, facts, made, given["timeout"], lambda line: options.say(line, quiet=given["quiet"])
+        )
     return 0

@@ -83,13 +83,16 @@ class HttpCluster:
             found: dict[tuple[str, str], Resource] = {}
             for path in ("/api", "/apis"):
                 reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))
-                found.update(_discovered(reply))
+                try:
+                    found.update(_discovered(reply))
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise self._garbage() from error
             self._resources = found
         return self._resources
 
     async def version(self) -> str:
         """The server's gitVersion."""
-        return str((await self._json(_Request("GET", "/version")))["gitVersion"])
+        return str((await self._json(_Request("GET", "/version"))).get("gitVersion", ""))
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         """All pages of a list; begun again when a page came too late and the server forgot that version."""
@@ -106,6 +109,8 @@ class HttpCluster:
         query = {**_query(which), "limit": str(PAGE)}
         while True:
             page = await self._json(_Request("GET", _path(resource, which.namespace), query=query))
+            if not isinstance(page.get("metadata"), dict) or "resourceVersion" not in page["metadata"]:
+                raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             items.extend({**kind, **item} for item in page.get("items") or ())
             metadata = page["metadata"]
@@ -128,6 +133,8 @@ class HttpCluster:
             try:
                 async for line in _lines(reply.content):
                     yield _event(orjson.loads(line), self._access.who)
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                raise self._garbage() from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise self._unreachable(error) from error
 
@@ -152,7 +159,7 @@ class HttpCluster:
             query["dryRun"] = "All"
         path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
         async with self._send(_Request("PATCH", path, body, query, {"Content-Type": _APPLY})) as reply:
-            return Applied(orjson.loads(await reply.read()), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
+            return Applied(await self._parsed(reply), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
@@ -172,15 +179,27 @@ class HttpCluster:
 
     async def _json(self, request: _Request) -> dict[str, Any]:
         async with self._send(request) as reply:
-            try:
-                found: dict[str, Any] = orjson.loads(await reply.read())
-                return found
-            except orjson.JSONDecodeError as error:
-                raise errors.ServerFault(
-                    f"{self._access.url} answers with something else than JSON: is it an API server?"
-                ) from error
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise self._unreachable(error) from error
+            return await self._parsed(reply)
+
+    async def _parsed(self, reply: aiohttp.ClientResponse) -> dict[str, Any]:
+        try:
+            found = orjson.loads(await self._whole(reply))
+        except orjson.JSONDecodeError as error:
+            raise self._garbage() from error
+        if not isinstance(found, dict):
+            raise self._garbage()
+        return found
+
+    async def _whole(self, reply: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await reply.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _garbage(self) -> errors.ServerFault:
+        return errors.ServerFault(
+            f"{self._access.url} does not answer as an API server does: is the address in {self._access.who} right?"
+        )
 
     @contextlib.asynccontextmanager
     async def _send(self, request: _Request) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -188,10 +207,12 @@ class HttpCluster:
         for attempt in range(PATIENCE + 1):
             authorization = await self._access.authorization(refuse=refused)
             async with await self._request(request, authorization) as reply:
+                if 300 <= reply.status < 400:
+                    raise self._garbage()
                 if reply.status < 400:
                     yield reply
                     return
-                said = replies.error_for(reply.status, await reply.read(), reply.headers.get("Retry-After"), self._access.who)
+                said = replies.error_for(reply.status, await self._whole(reply), reply.headers.get("Retry-After"), self._access.who)
             if isinstance(said, errors.Unauthorized) and refused is None and authorization:
                 refused = authorization
             elif isinstance(said, errors.TooManyRequests | errors.ServerFault) and said.retry_after and attempt < PATIENCE:

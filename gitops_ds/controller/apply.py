@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from gitops_ds import errors
+from gitops_ds.kinds import served
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation, Refusal
-from gitops_ds.model.cluster import Cluster, PatchType, Propagation
+from gitops_ds.model.cluster import Applied, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.plan import make, order, ownership, prune, stamps
 from gitops_ds.plan.terms import Answer, FieldConflict, Terms
 
 AT_ONCE = 16
+DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ async def _ask(writer: Writer, manifest: Manifest) -> Answer:
         return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
     except errors.Conflict as error:
         conflicts = conflicts_of(error)
-        if not make.may_force(manifest.key, manifest.digest, conflicts, writer.terms):
+        # Drift that is only told is shown as what would be put back.
+        if not make.may_force(manifest, conflicts, writer.terms) and not make.is_drift(manifest, writer.terms):
             return Answer(conflicts=conflicts)
     except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
         return Answer(refused=str(error))
@@ -95,27 +98,40 @@ Ready = Callable[[Sequence[str]], Awaitable[str]]
 
 
 async def perform(writer: Writer, changes: Sequence[Change], ready: Ready, tell: Callable[[Written], None]) -> Outcome:
-    """Writes the changes in their order, those of one kind and wave together.
+    """Writes the changes in their order, those of one kind and wave together; deletes come last, and only after no failure.
 
-    `ready` waits for the agents that a wave needs, and says in words what is missing, or nothing; then that wave is left for a
-    later pass. `tell` hears of every write at once.
+    `ready` waits for the agents that a change needs, and says in words what is missing, or nothing; what is missing leaves the
+    change for a later pass. It is asked once for the same agents. `tell` hears of every write at once.
     """
     outcome = Outcome()
-    due = [change for change in changes if change.operation is not Operation.KEEP]
     wave_of = order.waves(change.manifest for change in changes if change.manifest)
+    missing: dict[tuple[str, ...], str] = {(): ""}
 
     def group(change: Change) -> tuple[bool, int, int]:
         agent = change.manifest.agent if change.manifest else ""
         return change.operation is Operation.DELETE, wave_of.get(agent, 0), order.rank(change.key)
 
-    for _, together in groupby(due, key=group):
+    for (deletes, _, _), together in groupby((c for c in changes if c.operation is not Operation.KEEP), key=group):
         some = list(together)
-        needed = sorted({agent for change in some if change.manifest for agent in change.manifest.depends_on})
-        if needed and (missing := await ready(needed)):
-            outcome.refused += [(change, Refusal("waits", f"{change.key} waits: {missing}", change.key)) for change in some]
+        if deletes and outcome.refused:
+            outcome.refused += [(change, _kept(change.key)) for change in some]
             continue
-        await _together(writer, some, outcome, tell)
+        free = []
+        for change in some:
+            needed = tuple(sorted(change.manifest.depends_on)) if change.manifest else ()
+            if needed not in missing:
+                missing[needed] = await ready(needed)
+            if missing[needed]:
+                outcome.refused.append((change, Refusal("waits", f"{change.key} waits: {missing[needed]}", change.key)))
+            else:
+                free.append(change)
+        await _together(writer, free, outcome, tell)
     return outcome
+
+
+def _kept(key: Key) -> Refusal:
+    """What left Git may be replaced by what was not applied."""
+    return Refusal("waits", f"{key} is not deleted before everything else is applied", key)
 
 
 async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome, tell: Callable[[Written], None]) -> None:
@@ -126,8 +142,7 @@ async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome,
             try:
                 done = await _delete(writer, change) if change.manifest is None else await _write(writer, change, change.manifest)
             except errors.Conflict as error:
-                told = "; ".join(f"{c.field} is owned by {c.manager}" for c in conflicts_of(error)) or str(error)
-                outcome.refused.append((change, Refusal("conflict", f"{change.key}: {told}", change.key)))
+                outcome.refused.append((change, _lost(change.key, error)))
             except (errors.Unauthorized, errors.ClusterUnreachable):
                 raise
             except errors.ClusterError as error:
@@ -136,7 +151,18 @@ async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome,
                 outcome.written.append(done)
                 tell(done)
 
-    await asyncio.gather(*map(one, changes))
+    # All come to their end before the first error is raised: nothing is written behind the caller's back.
+    ends = await asyncio.gather(*map(one, changes), return_exceptions=True)
+    for error in ends:
+        if error is not None:
+            raise error
+
+
+def _lost(key: Key, error: errors.Conflict) -> Refusal:
+    """A conflict over fields, or an object that moved since it was looked at."""
+    if conflicts := conflicts_of(error):
+        return make.conflict(key, conflicts)
+    return Refusal("conflict", f"{key} was changed while it was being written ({error}): the next pass looks again", key)
 
 
 def _advice(error: errors.ClusterError) -> str:
@@ -150,12 +176,26 @@ async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
     if live is not None and ownership.needs_migration(live):
         await _migrate(writer.cluster, resource, live)
     try:
-        done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
+        done = await _apply(writer, resource, body)
     except errors.Conflict as error:
-        if not make.may_force(manifest.key, manifest.digest, conflicts_of(error), writer.terms):
+        if not make.may_force(manifest, conflicts_of(error), writer.terms):
             raise
         done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     return Written(change, done.body, done.warnings)
+
+
+async def _apply(writer: Writer, resource: Resource, body: Body) -> Applied:
+    """An apply; one of a custom kind is repeated for some seconds, until the definition written before it is in force."""
+    custom = (resource.group, resource.kind) not in served.RESOURCES
+    tries = int(DEFINITION_SECONDS / DEFINITION_PAUSE) if custom else 0
+    for _ in range(tries):
+        try:
+            return await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
+        except errors.NotFound as error:
+            if str(error).startswith("namespaces "):
+                raise
+            await asyncio.sleep(DEFINITION_PAUSE)
+    return await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
 
 
 async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:

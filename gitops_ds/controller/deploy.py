@@ -102,6 +102,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     def tell(done: apply.Written) -> None:
         emit(Applied(clock(), done.change, done.warnings))
 
+    ready = await _announced(place, ready)
     outcome = await apply.perform(ready.writer, made.changes, _waiting(place.cluster, ready.bundle, asked.patience), tell)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), change, refusal))
@@ -134,11 +135,21 @@ async def _missing(cluster: Cluster, key: Key) -> str:
     return "" if told.done else f"{key}: {told.message}"
 
 
+async def _announced(place: Place, ready: Draft) -> Draft:
+    """Notes what will be created before it is: an object must not be forgotten by a process that is killed in between."""
+    new = {change.key for change in ready.plan.changes if change.operation is Operation.CREATE} - ready.state.inventory
+    if not new:
+        return ready
+    noted = replace(ready.state, repository=place.repository, cluster=ready.plan.cluster, inventory=ready.state.inventory | new)
+    return replace(ready, state=await _save(place, noted))
+
+
 def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
-    """The state after the pass: a deleted object leaves the inventory only when its delete was taken."""
+    """The state after the pass: a deleted object leaves the inventory only when its delete was taken, or when it is not there."""
     old, made = ready.state, ready.plan
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
+    gone |= old.inventory - written.keys() - ready.writer.live.objects.keys()
     settled = {change.key: change for change in made.changes if change.operation is Operation.KEEP} | written
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
@@ -178,13 +189,20 @@ def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, Commit
 
 
 async def _save(place: Place, after: State) -> State:
-    """Saves; when another process wrote meanwhile, once more over what it wrote: both saw the same cluster."""
-    try:
-        return await state.save(place.cluster, place.namespace, place.owner, after)
-    except errors.Conflict:
-        theirs = await state.load(place.cluster, place.namespace, place.owner)
-        both = replace(after, inventory=after.inventory | theirs.inventory, version=theirs.version)
-        return await state.save(place.cluster, place.namespace, place.owner, both)
+    """Saves; when another process wrote meanwhile, over what it wrote, with all that either knows: both saw the same cluster."""
+    for _ in range(5):
+        try:
+            return await state.save(place.cluster, place.namespace, place.owner, after)
+        except (errors.Conflict, errors.AlreadyExists):
+            theirs = await state.load(place.cluster, place.namespace, place.owner)
+            after = replace(
+                after,
+                inventory=after.inventory | theirs.inventory,
+                digests={**theirs.digests, **after.digests},
+                revisions={**theirs.revisions, **after.revisions},
+                version=theirs.version,
+            )
+    return await state.save(place.cluster, place.namespace, place.owner, after)
 
 
 def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

@@ -42,7 +42,7 @@ async def resources_of(
                 Refusal("unknown-kind", f"{manifest.key}: the cluster serves no {what}; is its definition installed?", manifest.key)
             )
         elif resource.namespaced and not manifest.key.namespace:
-            refused.append(Refusal("no-namespace", f"{manifest.key} needs a namespace: write one, or give -n", manifest.key))
+            refused.append(Refusal("no-namespace", f"{manifest.key} needs a namespace: write metadata.namespace", manifest.key))
         else:
             found[manifest.key] = _in_version(resource, manifest)
     for key in others:

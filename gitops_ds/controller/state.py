@@ -1,15 +1,17 @@
 """The deployer's memory: one ConfigMap for each repository and cluster, written under its version.
 
-Compressed JSON by schemas/state.schema.json; what passes half a MiB goes on in further ConfigMaps, written before the first one
-names them, so that a crash in between leaves the old state whole.
+Compressed JSON by schemas/state.schema.json; what passes half a MiB goes on in further ConfigMaps, named by their content and
+written before the first one names them, so that a crash in between leaves the old state whole.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,32 +37,44 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
 
 async def load(cluster: Cluster, namespace: str, id: str) -> State:
     """The state, or an empty one where there is none. Raises ClusterError, also for a state that can't be read."""
+    name = _name(id)
     try:
-        first = await cluster.get(CONFIG_MAP, namespace, _name(id, 0))
+        first = await cluster.get(CONFIG_MAP, namespace, name)
     except errors.NotFound:
         return State()
-    parts = int((first["metadata"].get("annotations") or {}).get(_PARTS, "1"))
-    rest = [await cluster.get(CONFIG_MAP, namespace, _name(id, part)) for part in range(1, parts)]
     try:
+        rest = [await cluster.get(CONFIG_MAP, namespace, part) for part in _parts(first)]
         data = b"".join(base64.b64decode(body["binaryData"][_KEY]) for body in (first, *rest))
         return _parse(orjson.loads(gzip.decompress(data)), str(first["metadata"]["resourceVersion"]))
-    except (KeyError, ValueError, OSError, EOFError) as error:
+    except (errors.NotFound, KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise errors.ClusterError(
-            f"ConfigMap {namespace}/{_name(id, 0)} holds no state of ours ({error}): delete it to begin anew; no agent is touched"
+            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to begin anew; no agent is touched"
         ) from error
 
 
-async def save(cluster: Cluster, namespace: str, id: str, state: State) -> State:
-    """Writes the state over the version that it was read at, and returns it at its new one; Conflict when somebody was faster."""
+def _parts(first: Body) -> list[str]:
+    return [part for part in (first["metadata"].get("annotations") or {}).get(_PARTS, "").split(",") if part]
+
+
+async def save(cluster: Cluster, namespace: str, id: str, state: State, *, chunk: int = CHUNK_BYTES) -> State:
+    """Writes the state over the version that it was read at, and returns it at its new one.
+
+    Raises Conflict or AlreadyExists when somebody was faster.
+    """
     data = gzip.compress(orjson.dumps(_show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
-    chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
-    for part in range(len(chunks) - 1, 0, -1):
-        await cluster.apply(CONFIG_MAP, _config_map(namespace, id, part, chunks), manager=names.FIELD_MANAGER, force=True)
-    body = _config_map(namespace, id, 0, chunks)
+    head, *rest = [data[at : at + chunk] for at in range(0, len(data), chunk)]
+    parts = {f"{_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest}
+    old = _parts(await cluster.get(CONFIG_MAP, namespace, _name(id))) if state.version and len(data) > chunk else []
+    for name, piece in parts.items():
+        await cluster.apply(CONFIG_MAP, _config_map(namespace, name, piece, ()), manager=names.FIELD_MANAGER, force=True)
+    body = _config_map(namespace, _name(id), head, parts)
     if state.version:
         written = await cluster.replace(CONFIG_MAP, {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}})
     else:
         written = await _create(cluster, namespace, body)
+    for name in set(old) - parts.keys():
+        with contextlib.suppress(errors.NotFound):
+            await cluster.delete(CONFIG_MAP, namespace, name)
     return replace(state, version=str(written["metadata"]["resourceVersion"]))
 
 
@@ -68,23 +82,23 @@ async def _create(cluster: Cluster, namespace: str, body: Body) -> Body:
     try:
         return await cluster.create(CONFIG_MAP, body)
     except errors.NotFound:
-        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        with contextlib.suppress(errors.AlreadyExists):
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         return await cluster.create(CONFIG_MAP, body)
 
 
-def _name(id: str, part: int) -> str:
-    return f"gitops-ds-{id}" if part == 0 else f"gitops-ds-{id}-{part + 1}"
+def _name(id: str) -> str:
+    return f"gitops-ds-{id}"
 
 
-def _config_map(namespace: str, id: str, part: int, chunks: list[bytes]) -> dict[str, Any]:
+def _config_map(namespace: str, name: str, piece: bytes, parts: Iterable[str]) -> dict[str, Any]:
     metadata = {
         "namespace": namespace,
-        "name": _name(id, part),
+        "name": name,
         "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
-        "annotations": {_PARTS: str(len(chunks))},
+        "annotations": {_PARTS: ",".join(parts)},
     }
-    data = {_KEY: base64.b64encode(chunks[part]).decode()}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: base64.b64encode(piece).decode()}}
 
 
 def _show(state: State) -> dict[str, Any]:

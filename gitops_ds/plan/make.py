@@ -44,16 +44,23 @@ def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
     return stamps.stamped(manifest, stamps.as_live(terms.stamp, live))
 
 
-def may_force(key: Key, digest: str, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
+def may_force(manifest: Manifest, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
     """Whether a conflict may be won without asking: the fields were ours, and drift is to be corrected.
 
-    They were ours when the same manifest was applied before, or when people at a terminal hold them now.
+    They were ours when the same manifest was applied before, or when people at a terminal hold them now. What only people's tools
+    hold of an object that we never applied is taken whatever is said of drift: that is no drift yet.
     """
     if terms.force_conflicts:
         return True
-    if terms.drift is not Drift.CORRECT:
-        return False
-    return terms.applied.get(key) == digest or all(ownership.is_person(conflict.manager) for conflict in conflicts)
+    people = all(ownership.is_person(conflict.manager) for conflict in conflicts)
+    if drift_of(manifest, terms) is not Drift.CORRECT:
+        return people and manifest.key not in terms.applied
+    return people or terms.applied.get(manifest.key) == manifest.digest
+
+
+def is_drift(manifest: Manifest, terms: Terms) -> bool:
+    """Whether a difference from this manifest can only have been made in the cluster, and is to be left so."""
+    return drift_of(manifest, terms) is not Drift.CORRECT and terms.applied.get(manifest.key) == manifest.digest
 
 
 def plan(
@@ -70,7 +77,7 @@ def plan(
     ]
     changes = [one.change for one in judged if one.change]
     refused = [one.refusal for one in judged if one.refusal]
-    leaving = _leaving(bundle, live)
+    leaving = _leaving(bundle, live, terms.stamp.owner)
     collected = prune.collectable(leaving, live)
     orphans = {key: nodes for key, nodes in leaving.items() if key not in prune.content_named(leaving, live)}
     hash = _hash(bundle, changes, terms, sorted([*orphans, *collected]))
@@ -97,7 +104,7 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     if answer is not None and answer.refused:
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if answer is not None and answer.conflicts:
-        return _Judged(None, _conflict(key, answer.conflicts))
+        return _Judged(None, conflict(key, answer.conflicts))
     if plainly:
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
     wanted = probe(manifest, old, terms)
@@ -107,8 +114,8 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
         new = predict.applied(old, wanted)
     if answer is not None and answer.body is not None and _unchanged(old, answer.body) and not fields.compare(old, new):
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
-    if _drift(manifest, terms) is not Drift.CORRECT and terms.applied.get(key) == manifest.digest:
-        return _Judged(_change(Operation.KEEP, manifest, old, old, live), _drifted(key, old, new, _drift(manifest, terms)))
+    if is_drift(manifest, terms):
+        return _Judged(_change(Operation.KEEP, manifest, old, old, live), _drifted(key, old, new, drift_of(manifest, terms)))
     return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
 
 
@@ -157,12 +164,14 @@ def ways_back(plan: Plan, live: Live) -> tuple[tuple[Key, str], ...]:
     )
 
 
-def _conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
+def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
+    """Which fields others own, and what to do about it."""
     told = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
     return Refusal("conflict", f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts", key)
 
 
-def _drift(manifest: Manifest, terms: Terms) -> Drift:
+def drift_of(manifest: Manifest, terms: Terms) -> Drift:
+    """What is done about drift of this object: its own word, else the caller's."""
     said = (manifest.body["metadata"].get("annotations") or {}).get(names.DRIFT)
     return Drift(said) if said in set(Drift) else terms.drift
 
@@ -181,11 +190,11 @@ def _unchanged(old: Body, answer: Body) -> bool:
     return not fields.compare(old, answer) and owners(old) == owners(answer)
 
 
-def _leaving(bundle: Bundle, live: Live) -> Mapping[Key, tuple[str, ...]]:
+def _leaving(bundle: Bundle, live: Live, owner: str) -> Mapping[Key, tuple[str, ...]]:
     """Objects of ours that Git no longer names, with the nodes that would lose an agent."""
     leaving = {}
     for key, body in sorted(live.objects.items()):
-        if key in bundle.manifests or names.OWNER_LABEL not in ((body.get("metadata") or {}).get("labels") or {}):
+        if key in bundle.manifests or ownership.holder(body, owner).hold is not Hold.OURS:
             continue
         old = body if key.kind == "DaemonSet" else None
         leaving[key] = rollouts.impact(old, None, live.nodes or (), rolls=False).lost

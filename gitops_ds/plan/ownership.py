@@ -122,6 +122,25 @@ def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
+# Written by the server, whatever a manifest says: they are in no set of owned fields.
+_SERVER_METADATA = frozenset(
+    (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "selfLink",
+        "managedFields",
+    )
+)
+
+# Stands for the stored form of a value where nobody looked; None is a value that is not stored at all.
+_UNKNOWN: Any = object()
+
+
 def holds(live: Body, body: Body) -> bool:
     """Whether applying `body` would change nothing: we own exactly its fields, and each has the value that it would have.
 
@@ -131,39 +150,57 @@ def holds(live: Body, body: Body) -> bool:
     if fields is None:
         return False
     wanted = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
-    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key not in ("name", "namespace")}
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _SERVER_METADATA}
     wanted["metadata"] = metadata
     if not metadata:
         del wanted["metadata"]
-    return _same(fields, wanted, None, live, ()) or _same(fields, wanted, defaults.defaulted(body), live, ())
+    if _same(fields, wanted, _UNKNOWN, live, ()):
+        return True
+    stored = defaults.defaulted(body)
+    return _same(fields, wanted, stored, live, ()) and _written_words(body, stored, live)
+
+
+def _written_words(body: Body, stored: Body, live: Body) -> bool:
+    """A Secret's `stringData` is write-only: what it says is found in `data`."""
+    said, data = stored.get("data") or {}, live.get("data") or {}
+    return all(data.get(key) == said.get(key) for key in body.get("stringData") or ())
 
 
 def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bool:
-    """Whether `live` has what we want under the owned fields; `stored` is the stored form of it, None to do without."""
+    """Whether `live` has what we want under the owned fields; `stored` is the stored form of it."""
     inner = {key: below for key, below in fields.items() if key != "."}
     if not inner:
-        return _equal(wanted, live, path) or (stored is not None and _equal(stored, live, path))
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        said = {key: value for key, value in wanted.items() if value is not None}
+        return _equal(wanted, live, path) or (stored is not _UNKNOWN and _equal(stored, live, path))
+    if isinstance(wanted, Mapping) and (isinstance(live, Mapping) or (live is None and stored is None)):
         filled = stored if isinstance(stored, Mapping) else {}
-        return {f"f:{key}" for key in said} == set(inner) and all(
-            _same(inner[f"f:{key}"], value, filled.get(key), live.get(key), (*path, key)) for key, value in said.items()
-        )
+        there = live if isinstance(live, Mapping) else {}
+
+        def below(key: str) -> bool:
+            stored_value = _UNKNOWN if stored is _UNKNOWN else filled.get(key)
+            return _same(inner[f"f:{key}"], wanted[key], stored_value, there.get(key), (*path, key))
+
+        needed = {f"f:{key}" for key, value in wanted.items() if value not in (None, [])}
+        named = {f"f:{key}": key for key in wanted}
+        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both hold where nothing is.
+        nothing = all(there.get(key) in (None, []) for name, key in named.items() if name not in inner and wanted[key] == [])
+        return needed <= inner.keys() <= named.keys() and nothing and all(below(named[name]) for name in inner)
     if isinstance(wanted, list) and isinstance(live, list):
         stored_items = stored if isinstance(stored, list) else []
         return len(inner) == len(wanted) and all(
-            _same_member(key, below, (wanted, stored_items, live), path) for key, below in inner.items()
+            _same_member(key, below, (wanted, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path)
+            for key, below in inner.items()
         )
     return False
 
 
-def _same_member(key: str, fields: Fields, lists: tuple[list[Any], list[Any], list[Any]], path: Path) -> bool:
+def _same_member(key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any]], path: Path) -> bool:
     kind, _, text = key.partition(":")
     token = json.loads(text)
     wanted, stored, live = lists
     if kind == "v":
         return token in wanted and token in live
-    mine, filled, theirs = (_member(items, token) for items in (wanted, stored, live))
+    mine, theirs = _member(wanted, token), _member(live, token)
+    filled = _UNKNOWN if stored is _UNKNOWN else _member(stored, token)
     return mine is not None and theirs is not None and _same(fields, mine, filled, theirs, (*path, text))
 
 

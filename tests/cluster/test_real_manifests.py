@@ -1,0 +1,66 @@
+"""Manifests of known projects, read beside the project where they are present, each applied to a real API server and once more."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.controller import deploy
+from gitops_ds.model.objects import NAMESPACE
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import make
+from tests.cluster.conftest import Counting, Play
+from tests.plan import world
+
+FOLDER = Path(__file__).parents[2].parent / "shared/real-manifests"
+FILES = sorted(p.name for p in FOLDER.glob("*.*") if p.suffix in (".yaml", ".yml", ".json"))
+
+pytestmark = pytest.mark.controlplane
+
+
+# What a file alone can't tell: an admission check that looks at the namespace.
+REFUSED_FOR_THE_CLUSTER = "label on the containing namespace"
+# Kinds whose defaults are not in our table: a dry run tells that nothing would change.
+ASKED_ABOUT = {"ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_asks(name: str, on_api_server: Play) -> None:
+    files = {name: (FOLDER / name).read_bytes()}
+
+    async def scene(cluster: Counting, namespace: str) -> None:
+        found = prepare.prepare(world.snapshot(files), namespace=namespace)
+        if not found.deployable:
+            return
+        spaces = {key.namespace for key in found.bundle.manifests} - {""}
+        for space in sorted(spaces):
+            await cluster.apply(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, manager="test")
+        deployer = world.World(cluster, owner=f"owner-of-{namespace}", namespace=namespace)
+        # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are taken over.
+        taking = deploy.Asked(adopt=True, patience=0)
+        first = await deployer.apply(files, asked=taking)
+        try:
+            assert [r for r in first.refusals if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message] == []
+            cluster.sent.clear()
+            again = await deployer.draft(files, asked=taking)
+            asked = {m.key.kind for m in make.undecided(again.bundle, again.writer.live, again.writer.terms)}
+            assert asked <= ASKED_ABOUT
+            if not first.refusals:
+                assert (await deployer.carry_out(again)).written == ()
+                assert cluster.writes == 0
+        finally:
+            await _take_away(cluster, first)
+
+    on_api_server(scene)
+
+
+async def _take_away(cluster: Counting, done: world.Pass) -> None:
+    served = await cluster.resources()
+    for change in reversed(done.plan.changes):
+        key = change.key
+        if key.kind != "Namespace" and (resource := served.get((key.group, key.kind))):
+            with contextlib.suppress(errors.NotFound):
+                await cluster.delete(resource, key.namespace, key.name)

@@ -1,0 +1,124 @@
+"""A repository as a dictionary of files, and the passes of a deployer over it, on any cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha1
+from pathlib import PurePosixPath
+from typing import Any
+
+import orjson
+
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller import deploy, state
+from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import Applied, State
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Record
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan.prune import Guards
+
+Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
+NOBODY_WAITS = deploy.Asked(patience=0)
+PRUNING = deploy.Asked(Guards(prune=True), patience=0)
+STATE_NAMESPACE = "gitops-ds"
+
+
+def commit(subject: str) -> CommitInfo:
+    """A commit that is a function of its subject."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return CommitInfo(CommitId(sha1(subject.encode()).hexdigest()), (), now, "Ada <ada@example.com>", subject)
+
+
+def snapshot(files: Files, subject: str = "first") -> Snapshot:
+    return Snapshot(commit(subject), {PurePosixPath(name): _bytes(content) for name, content in files.items()})
+
+
+def _bytes(content: Any) -> bytes:
+    if isinstance(content, str | bytes):
+        return content.encode() if isinstance(content, str) else content
+    some = content if isinstance(content, list) else [content]
+    return b"\n---\n".join(map(orjson.dumps, some))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What became of one pass."""
+
+    plan: Plan
+    writes: int
+    refusals: tuple[Refusal, ...]
+    written: tuple[str, ...]
+    state: State
+
+    @property
+    def guards(self) -> list[str]:
+        return [refusal.guard for refusal in self.refusals]
+
+
+@dataclass
+class World:
+    """A deployer for one repository on one cluster."""
+
+    cluster: Cluster
+    owner: str = "test"
+    namespace: str = ""
+    state_namespace: str = STATE_NAMESPACE
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def place(self) -> deploy.Place:
+        return deploy.Place(self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git")
+
+    async def draft(self, files: Files, subject: str = "first", asked: deploy.Asked = NOBODY_WAITS) -> deploy.Draft:
+        found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
+        assert found.deployable, [finding for finding in found.findings if finding.refused]
+        return await deploy.draft(self.place, found.bundle, commit(subject), asked)
+
+    async def apply(self, files: Files, subject: str = "first", asked: deploy.Asked = NOBODY_WAITS) -> Pass:
+        draft = await self.draft(files, subject, asked)
+        return await self.carry_out(draft, asked)
+
+    async def carry_out(self, draft: deploy.Draft, asked: deploy.Asked = NOBODY_WAITS) -> Pass:
+        told: list[Record] = []
+        ended, after = await deploy.carry_out(self.place, draft, asked, told.append, lambda: 0.0)
+        self.records += told
+        written = tuple(f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied))
+        return Pass(draft.plan, ended.writes, ended.refusals, written, after)
+
+    async def state(self) -> State:
+        return await state.load(self.cluster, self.state_namespace, self.owner)
+
+
+def play(scene: Callable[[World, simulated.Cluster], Awaitable[None]], nodes: int = 3) -> None:
+    """A scene on a simulated cluster, in virtual time."""
+
+    async def whole() -> None:
+        async with simulated.Cluster() as cluster:
+            cluster.add_nodes(simulated.NodeSpec(f"node-{i}") for i in range(nodes))
+            await scene(World(cluster.client()), cluster)
+
+    virtual_time.run(whole())
+
+
+def daemonset(
+    name: str = "agent", image: str = "registry.example.com/agent:1", namespace: str = "default", **spec: Any
+) -> dict[str, Any]:
+    """A small DaemonSet; `spec` goes into the pod's."""
+    labels = {"app": name}
+    pod = {"containers": [{"name": "agent", "image": image}], **spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+
+
+def config_map(name: str, namespace: str = "default", /, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
