@@ -16,7 +16,7 @@ from typing import Any, Final
 from gitops_ds import __version__, errors
 from gitops_ds.app import clusters, repositories
 from gitops_ds.app.service import _credentials, _revision
-from gitops_ds.kinds import documents, openapi, served
+from gitops_ds.kinds import openapi, served, yaml_nodes
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.model.snapshot import Snapshot
@@ -81,7 +81,7 @@ def _versions() -> Line:
 
 
 def _yaml() -> Line:
-    if documents.c_parser_present():
+    if yaml_nodes.c_parser_present():
         return Line("yaml", Verdict.OK, "the C parser is there")
     return Line(
         "yaml",

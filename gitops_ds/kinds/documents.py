@@ -10,25 +10,20 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import operator
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None without the C parser
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.tag import Tag
 
-from gitops_ds.kinds import flow_scalars, scalars
+from gitops_ds.kinds import scalars, yaml_nodes
+from gitops_ds.kinds.yaml_nodes import MAX_DEPTH, MAX_NODES
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 
 MAX_BYTES: Final = 10 * 1024 * 1024
-MAX_NODES: Final = 100_000  # of one document, aliases expanded
-MAX_DEPTH: Final = 64
 
 SYNTAX: Final = "DS001"
 DUPLICATE: Final = "DS002"
@@ -54,11 +49,6 @@ class Parsed:
     findings: tuple[Finding, ...]
 
 
-def c_parser_present() -> bool:
-    """Whether ruamel.yaml has its C parser; `ruamel.yaml[oldlibyaml]` brings it."""
-    return CParser is not None
-
-
 def read(file: str, data: bytes) -> Parsed:
     """Every document of a file. `file` is only the name that the findings carry.
 
@@ -75,11 +65,11 @@ def read(file: str, data: bytes) -> Parsed:
         mark = "the file starts with a byte order mark, which some tools refuse: save it without"
         build.findings.append(Finding(SYNTAX, Severity.WARNING, mark, Place(file, 1, 1)))
     try:
-        for index, node in enumerate(_nodes(data)):
+        for index, node in enumerate(yaml_nodes.compose(data)):
             value = build.document(node)
             if value is not None:
                 documents.append(Document(index, value))
-    except _Limit as limit:
+    except yaml_nodes.LimitPassed as limit:
         build.refuse(SYNTAX, limit.what, limit.node)
     except YAMLError as error:
         if not documents and (value := _long_keyed_json(data)) is not None:
@@ -133,112 +123,6 @@ def _long_keyed_json(data: bytes) -> dict[str, Any] | None:
 _LONGEST_KEY: Final = 1000
 
 
-# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no look-up of a tag.
-_PLAIN: Final = Tag(suffix="plain")
-_QUOTED: Final = Tag(suffix="quoted")
-_MAPPING: Final = Tag(suffix="mapping")
-_SEQUENCE: Final = Tag(suffix="sequence")
-_TAGS: Final = {
-    "tag:yaml.org,2002:str": _QUOTED,
-    "tag:yaml.org,2002:map": _MAPPING,
-    "tag:yaml.org,2002:seq": _SEQUENCE,
-}
-
-
-class _Limit(Exception):
-    """A limit of ours; the parser itself had no complaint."""
-
-    def __init__(self, what: str, node: Node | None = None) -> None:
-        super().__init__(what)
-        self.what, self.node = what, node
-
-
-def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
-    if kind is ScalarNode:
-        return _PLAIN if implicit[0] else _QUOTED
-    return _MAPPING if kind is MappingNode else _SEQUENCE
-
-
-class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
-    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no more."""
-
-    def __init__(self, data: bytes) -> None:
-        CParser.__init__(self, data)
-        self._parser = self._composer = self
-        self.depth = 0
-        self.nodes = 0
-
-    # The composer calls these for every node; functions of C cost it a third of what methods do.
-    descend_resolver: Any = staticmethod(operator.is_)
-    ascend_resolver: Any = staticmethod(bool)
-    resolve: Any = staticmethod(_sort)
-
-
-class _CountingParser(_Parser):
-    """The same for files that could hold too many nodes, or nest so deep that the composer's recursion would end the process."""
-
-    def descend_resolver(self, _parent: object, _index: object) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH + 1:  # a scalar is a step down too
-            raise _Limit(f"the document is nested more than {MAX_DEPTH} levels deep")
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
-
-    def resolve(self, kind: type[Node], value: object, implicit: Any) -> Tag:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise _Limit(f"a document has more than {MAX_NODES:,} values")
-        return _sort(kind, value, implicit)
-
-
-def _is_harmless(data: bytes) -> bool:
-    """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper than a few hundred levels.
-
-    A block collection stands further right than the one around it, or is a list at the column of the key above it: two levels a
-    column at most. A flow collection needs its bracket. The 64 levels are then counted while the values are built.
-    """
-    if len(data) > MAX_NODES:
-        return False
-    return data.count(b"[") + data.count(b"{") + 2 * max(map(len, data.split(b"\n"))) <= 400
-
-
-_SURROGATES: Final = re.compile(rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
-
-
-def _nodes(data: bytes) -> Iterator[Node]:
-    """The root of each document; raises YAMLError and _Limit."""
-    if _SURROGATES.search(data) and data.lstrip()[:1] in (b"{", b"["):
-        data = _SURROGATES.sub(_joined, data)
-    if not c_parser_present():
-        raise _Limit("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
-    done = 0
-    try:
-        for root in _composed(data):
-            yield root
-            done += 1
-    except MarkedYAMLError:
-        veiled = flow_scalars.veiled(data)
-        if veiled == data:
-            raise
-        for root in list(_composed(veiled))[done:]:
-            flow_scalars.unveil(root)
-            yield root
-
-
-def _composed(data: bytes) -> Iterator[Node]:
-    parser = _Parser(data) if _is_harmless(data) else _CountingParser(data)
-    while parser.check_node():
-        parser.nodes = 0
-        yield parser.get_node()
-
-
-def _joined(pair: re.Match[bytes]) -> bytes:
-    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight digits."""
-    high, low = int(pair[1], 16), int(pair[2], 16)
-    return b"\\U%08X" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-
-
 # What plain scalars and keys mean, of those that are short, unambiguous and seen before: files repeat the same few hundred words.
 _SEEN: Final[dict[str, Any]] = {}
 _SEEN_KEYS: Final[dict[str, str]] = {}
@@ -263,14 +147,14 @@ class _Build:
 
     def value(self, node: Node, depth: int) -> Any:
         tag = node.ctag
-        if tag is _PLAIN:
+        if tag is yaml_nodes.PLAIN:
             value = _SEEN.get(node.value, _UNSEEN)
             return self.plain(node) if value is _UNSEEN else value
-        if tag is _QUOTED:
+        if tag is yaml_nodes.QUOTED:
             return node.value
-        if tag is _MAPPING:
+        if tag is yaml_nodes.MAPPING:
             return self.mapping(node, depth + 1)
-        if tag is _SEQUENCE:
+        if tag is yaml_nodes.SEQUENCE:
             return self.sequence(node, depth + 1)
         return self.tagged(node, depth)
 
@@ -278,9 +162,11 @@ class _Build:
         """Aliases make few nodes many: the budget counts what they expand to, and the depth ends those that hold themselves."""
         self.left -= count
         if self.left < 0:
-            raise _Limit(f"with its aliases expanded the document has more than {MAX_NODES:,} values", node)
+            raise yaml_nodes.LimitPassed(f"with its aliases expanded the document has more than {MAX_NODES:,} values", node)
         if depth > MAX_DEPTH:
-            raise _Limit(f"the document is nested more than {MAX_DEPTH} levels deep, or an alias holds itself", node)
+            raise yaml_nodes.LimitPassed(
+                f"the document is nested more than {MAX_DEPTH} levels deep, or an alias holds itself", node
+            )
 
     def sequence(self, node: Node, depth: int) -> list[Any]:
         self.spend(node, len(node.value), depth)
@@ -291,7 +177,7 @@ class _Build:
         result: dict[str, Any] = {}
         named: set[str] = set()
         for key_node, value_node in node.value:
-            key = _SEEN_KEYS.get(key_node.value) if key_node.ctag is _PLAIN else None
+            key = _SEEN_KEYS.get(key_node.value) if key_node.ctag is yaml_nodes.PLAIN else None
             if key is None:
                 if _is_merge(key_node):
                     result.update(self.merged(value_node, depth))
@@ -303,10 +189,10 @@ class _Build:
                 self.twice(node, key, key_node)
             named.add(key)
             tag = value_node.ctag
-            if tag is _PLAIN:
+            if tag is yaml_nodes.PLAIN:
                 value = _SEEN.get(value_node.value, _UNSEEN)
                 result[key] = self.plain(value_node) if value is _UNSEEN else value
-            elif tag is _QUOTED:
+            elif tag is yaml_nodes.QUOTED:
                 result[key] = value_node.value
             else:
                 result[key] = self.value(value_node, depth)
@@ -317,7 +203,7 @@ class _Build:
             self.refuse(SYNTAX, "a key must be a text, not a list or a mapping", node)
             return None
         text: str = node.value
-        if node.ctag is not _PLAIN:
+        if node.ctag is not yaml_nodes.PLAIN:
             return text
         name = scalars.key(text)
         if name is None:
@@ -343,22 +229,22 @@ class _Build:
         return value
 
     def tagged(self, node: Node, depth: int) -> Any:
-        known = _TAGS.get(str(node.tag))
-        kinds = {_QUOTED: ScalarNode, _MAPPING: MappingNode, _SEQUENCE: SequenceNode}
+        known = yaml_nodes.TAGS.get(str(node.tag))
+        kinds = {yaml_nodes.QUOTED: ScalarNode, yaml_nodes.MAPPING: MappingNode, yaml_nodes.SEQUENCE: SequenceNode}
         if known is None or not isinstance(node, kinds[known]):
             self.refuse(SYNTAX, f"the tag {_short(str(node.tag))} is not supported: only !!str, !!map and !!seq are", node)
             return None
-        if known is _QUOTED:
+        if known is yaml_nodes.QUOTED:
             return node.value
-        if known is _MAPPING:
+        if known is yaml_nodes.MAPPING:
             return self.mapping(node, depth + 1)
         return self.sequence(node, depth + 1)
 
     def merged(self, node: Node, depth: int) -> dict[str, Any]:
         """What `<<:` brings: of several mappings the earlier wins. As with kubectl it wins over keys before it in the mapping."""
-        if node.ctag is _MAPPING:
+        if node.ctag is yaml_nodes.MAPPING:
             return self.mapping(node, depth + 1)
-        if node.ctag is not _SEQUENCE or any(item.ctag is not _MAPPING for item in node.value):
+        if node.ctag is not yaml_nodes.SEQUENCE or any(item.ctag is not yaml_nodes.MAPPING for item in node.value):
             self.refuse(SYNTAX, "<< takes a mapping or a list of mappings", node)
             return {}
         self.spend(node, len(node.value), depth)
@@ -377,11 +263,11 @@ class _Build:
 
 
 def _is_merge(key: Node) -> bool:
-    return key.ctag is _PLAIN and bool(key.value == "<<")
+    return key.ctag is yaml_nodes.PLAIN and bool(key.value == "<<")
 
 
 def _key_text(key: ScalarNode) -> str | None:
-    return scalars.key(key.value) if key.ctag is _PLAIN else cast("str", key.value)
+    return scalars.key(key.value) if key.ctag is yaml_nodes.PLAIN else cast("str", key.value)
 
 
 def _at(file: str, node: Node | None) -> Place:
@@ -416,8 +302,8 @@ def _advice(text: str, value: scalars.Scalar) -> str:
 def _trees(data: bytes) -> tuple[Node, ...]:
     """The nodes of a file as far as it can be read. A few are kept, because findings come in groups."""
     trees: list[Node] = []
-    with contextlib.suppress(YAMLError, _Limit):
-        trees.extend(_nodes(data))
+    with contextlib.suppress(YAMLError, yaml_nodes.LimitPassed):
+        trees.extend(yaml_nodes.compose(data))
     return tuple(trees)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.kinds import documents
+from gitops_ds.kinds import documents, yaml_nodes
 
 DOUBT = "to kubectl and something else to other YAML readers"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -234,4 +234,4 @@ def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | No
 
 
 def test_the_c_parser_is_there() -> None:
-    assert documents.c_parser_present()
+    assert yaml_nodes.c_parser_present()

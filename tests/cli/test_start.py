@@ -1,0 +1,65 @@
+"""The program starts quickly, and the wheel brings all that it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"kubernetes", "git", "aiohttp", "jsonschema", "apscheduler", "rich", "ruamel", "prometheus_client"}
+LIST_MODULES = """
+import sys, json
+sys.argv = ["gitops-ds", *{arguments!r}]
+from gitops_ds.cli import main
+try:
+    main()
+except SystemExit as end:
+    print(json.dumps([end.code, sorted({{name.partition(".")[0] for name in sys.modules}})]), file=sys.stderr)
+"""
+
+
+def modules_after(*arguments: str) -> tuple[int, set[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES.format(arguments=arguments)], capture_output=True, text=True, check=True
+    )
+    code, names = json.loads(done.stderr.splitlines()[-1])
+    return code, set(names)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["apply", "--help"], ["run", "--help"], ["demo", "--help"]])
+def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
+    code, names = modules_after(*arguments)
+    assert code == 0
+    assert not names & HEAVY
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert modules_after("aply")[0] == 2
+
+
+@pytest.mark.system
+def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    environment = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "venv")}
+
+    def run(*command: str | Path) -> str:
+        return subprocess.run(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    run(uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", tmp_path / "dist", ROOT)
+    run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    run(uv, "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements.lock")
+    run(uv, "pip", "install", "--quiet", "--no-deps", next((tmp_path / "dist").glob("*.whl")))
+    program = tmp_path / "venv/bin/gitops-ds"
+    where = run(tmp_path / "venv/bin/python", "-c", "import gitops_ds; print(gitops_ds.__file__)")
+    assert where.startswith(str(tmp_path))
+    run(program, "init", "fleet")
+    assert '"error": 0' in run(program, "check", "fleet", "-o", "json")
+    assert "kind: DaemonSet" in run(program, "render", "fleet")
+    packaged = Path(where.strip()).parent
+    assert (packaged / "schemas/kubernetes/v1.37.json.gz").is_file()
+    assert (packaged / "examples-repo/gitops-ds.yaml").is_file()
