@@ -1,0 +1,387 @@
+"""Passes of the deployer on a simulated cluster: who owns what, what is taken, forced, left, deleted, remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated.requests import Request
+from gitops_ds.controller import deploy, state
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType, Selection
+from gitops_ds.model.deployment import State
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
+from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.terms import Drift
+from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+
+
+async def live_agent(cluster: simulated.Cluster) -> Body:
+    return await cluster.get(DAEMONSET, "default", "agent")
+
+
+def image_of(body: Body) -> str:
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"agent.yaml": daemonset(), "config.yaml": config_map("settings", a="1")}
+        assert (await deployer.apply(files)).writes == 2
+        asking: Any = deployer.cluster
+        asking.count.reset()
+        again = await deployer.apply(files)
+        assert (again.writes, asking.count.writes, asking.count.of("dry-run apply")) == (0, 0, 0)
+
+    play(scene)
+
+
+def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        first = await deployer.apply({"agent.yaml": daemonset()}, "first")
+        before = await live_agent(cluster)
+        second = await deployer.apply({"agent.yaml": daemonset(), "README.md": "words"}, "second")
+        assert second.writes == 0
+        assert await live_agent(cluster) == before
+        assert before["metadata"]["annotations"][names.COMMIT] == first.plan.commit
+        assert (await deployer.state()).last_good == second.plan.commit
+
+    play(scene)
+
+
+def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        first = await deployer.apply({"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first")
+        second = await deployer.apply({"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second")
+        assert second.written == ("update DaemonSet default/agent",)
+        other = await cluster.get(DAEMONSET, "default", "other")
+        commits = [body["metadata"]["annotations"][names.COMMIT] for body in (await live_agent(cluster), other)]
+        assert commits == [second.plan.commit, first.plan.commit]
+
+    play(scene)
+
+
+def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_object() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        kubectl = cluster.client("kubectl-client-side-apply")
+        await kubectl.create(DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True))
+        done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
+        assert done.refusals == ()
+        spec = (await live_agent(cluster))["spec"]["template"]["spec"]
+        assert "priorityClassName" not in spec
+        assert spec["hostNetwork"] is True
+        assert [change.path for change in done.plan.writes[0].fields if "priorityClassName" in change.path] != []
+        assert (await deployer.apply({"agent.yaml": daemonset()})).writes == 1
+        assert not (await live_agent(cluster))["spec"]["template"]["spec"].get("hostNetwork")
+
+    play(scene)
+
+
+FOREIGN = [
+    ({"labels": {names.OWNER_LABEL: "another"}}, "gitops-ds of another"),
+    ({"annotations": {"meta.helm.sh/release-name": "logs"}}, "Helm release logs"),
+    ({"annotations": {"argocd.argoproj.io/tracking-id": "fleet:apps/DaemonSet:default/agent"}}, "Argo CD application fleet"),
+    ({"labels": {"kustomize.toolkit.fluxcd.io/name": "fleet"}}, "Flux kustomize fleet"),
+    ({"labels": {"helm.toolkit.fluxcd.io/name": "logs"}}, "Flux helm logs"),
+    ({"labels": {"kapp.k14s.io/app": "17"}}, "kapp app 17"),
+]
+
+
+@pytest.mark.parametrize(("marks", "name"), FOREIGN)
+def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any], name: str) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        theirs = daemonset(image="theirs:1")
+        theirs["metadata"] = {**theirs["metadata"], **marks}
+        manager = names.FIELD_MANAGER if "gitops-ds" in name else "their-tool"
+        await cluster.apply(DAEMONSET, theirs, manager=manager)
+        before = await live_agent(cluster)
+        same = {"agent.yaml": daemonset(image="theirs:1")}
+        refused = await deployer.apply(same)
+        assert (refused.writes, refused.guards) == (0, ["owned-by-other"])
+        assert name in refused.refusals[0].message
+        assert "--adopt" in refused.refusals[0].message
+        assert await live_agent(cluster) == before
+        taken = await deployer.apply(same, asked=deploy.Asked(adopt=True, patience=0))
+        assert (taken.writes, taken.refusals) == (1, ())
+        assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
+
+    play(scene)
+
+
+def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = daemonset(image="theirs:1")
+        await cluster.apply(DAEMONSET, body, manager="autoscaler")
+        files = {"agent.yaml": daemonset(image="ours:1"), "config.yaml": config_map("settings")}
+        refused = await deployer.apply(files)
+        assert refused.guards == ["conflict"]
+        message = refused.refusals[0].message
+        assert "autoscaler" in message
+        assert "image" in message
+        assert "--force-conflicts" in message
+        assert refused.written == ("create ConfigMap default/settings",), "the others are applied all the same"
+        assert image_of(await live_agent(cluster)) == "theirs:1"
+        forced = await deployer.apply(files, asked=deploy.Asked(force_conflicts=True, patience=0))
+        assert forced.refusals == ()
+        assert image_of(await live_agent(cluster)) == "ours:1"
+
+    play(scene)
+
+
+async def _set_image(cluster: simulated.Cluster, manager: str = "kubectl-set") -> None:
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
+    await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+
+@pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
+def test_drift_is_put_back(manager: str) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"agent.yaml": daemonset(image="ours:1")}
+        await deployer.apply(files)
+        await _set_image(cluster, manager)
+        back = await deployer.apply(files)
+        assert (back.writes, back.refusals) == (1, ())
+        assert image_of(await live_agent(cluster)) == "ours:1"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("mode", [Drift.REPORT, Drift.HOLD])
+@pytest.mark.parametrize("by_annotation", [True, False])
+def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: Drift, by_annotation: bool) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        asked = NOBODY_WAITS if by_annotation else deploy.Asked(drift=mode, patience=0)
+        body = daemonset(image="ours:1")
+        if by_annotation:
+            body["metadata"]["annotations"] = {names.DRIFT: mode.value}
+        assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
+        await _set_image(cluster)
+        left = await deployer.apply({"agent.yaml": body}, asked=asked)
+        assert (left.writes, left.guards) == (0, ["drift"])
+        assert "image" in left.refusals[0].message
+        assert image_of(await live_agent(cluster)) == "changed:1"
+
+    play(scene)
+
+
+def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = daemonset(image="ours:1")
+        body["metadata"]["annotations"] = {names.DRIFT: "correct"}
+        asked = deploy.Asked(drift=Drift.REPORT, patience=0)
+        await deployer.apply({"agent.yaml": body}, asked=asked)
+        await _set_image(cluster)
+        assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
+        assert image_of(await live_agent(cluster)) == "ours:1"
+
+    play(scene)
+
+
+def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await cluster.client("kubectl-client-side-apply").create(DAEMONSET, daemonset(image="old:1"))
+        done = await deployer.apply({"agent.yaml": daemonset(image="ours:1")}, asked=deploy.Asked(drift=Drift.REPORT, patience=0))
+        assert (done.writes, done.refusals) == (1, ())
+        assert image_of(await live_agent(cluster)) == "ours:1"
+
+    play(scene)
+
+
+TWO = {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}
+
+
+def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(TWO)
+        kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
+        assert (kept.writes, kept.guards) == (0, ["prune-off"])
+        assert AGENT in kept.state.inventory
+        gone = await deployer.apply({"b.yaml": TWO["b.yaml"]}, asked=deploy.Asked(Guards(prune=True, share=1.0), patience=0))
+        assert gone.written == ("delete DaemonSet default/agent",)
+        assert AGENT not in gone.state.inventory
+        with pytest.raises(errors.NotFound):
+            await live_agent(cluster)
+
+    play(scene)
+
+
+def test_an_empty_repository_deletes_nothing() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(TWO)
+        done = await deployer.apply({"README.md": ""}, asked=deploy.Asked(Guards(prune=True, share=1.0), patience=0))
+        assert (done.writes, done.guards) == (0, ["empty-render"])
+
+    play(scene)
+
+
+def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(TWO)
+        rest = {"b.yaml": TWO["b.yaml"]}
+        kept = await deployer.apply(rest, "second", PRUNING)
+        assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
+        wrong = await deployer.apply(rest, "second", deploy.Asked(Guards(prune=True), approved="0" * 16, patience=0))
+        assert wrong.guards == ["share-of-nodes"]
+        approved = deploy.Asked(Guards(prune=True), approved=kept.plan.hash, patience=0)
+        assert (await deployer.apply(rest, "second", approved)).written == ("delete DaemonSet default/agent",)
+
+    play(scene)
+
+
+def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        protected, orphan = daemonset("agent"), daemonset("other")
+        protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
+        orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
+        await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
+        asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0)
+        done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
+        assert (done.guards, done.written) == (["prune-disabled"], ("delete DaemonSet default/other",))
+        assert await live_agent(cluster)
+
+    play(scene)
+
+
+def test_objects_of_another_repository_are_nobodys_orphans() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        neighbour = World(cluster.client(), owner="neighbour")
+        await neighbour.apply({"a.yaml": daemonset("agent")})
+        await deployer.apply({"b.yaml": daemonset("other")})
+        draft = await deployer.draft({"b.yaml": daemonset("other")}, asked=PRUNING)
+        assert draft.plan.refusals == ()
+        assert [change.key.name for change in draft.plan.changes] == ["other"]
+
+    play(scene)
+
+
+def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"a.yaml": config_map("settings"), "b.yaml": config_map("words")}
+        await deployer.apply(files)
+        client: Any = deployer.cluster
+
+        def faults(request: Request) -> errors.ClusterError | None:
+            return simulated.requests.failure(403) if request.verb == "delete" else None
+
+        client.faults = faults
+        rest = {"b.yaml": files["b.yaml"]}
+        refused = await deployer.apply(rest, "second", PRUNING)
+        key = Key("", "ConfigMap", "default", "settings")
+        assert (refused.writes, key in refused.state.inventory) == (0, True)
+        client.faults = simulated.requests.none
+        assert (await deployer.apply(rest, "second", PRUNING)).written == ("delete ConfigMap default/settings",)
+
+    play(scene)
+
+
+def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({"a.yaml": config_map("old")})
+        client: Any = deployer.cluster
+        client.faults = lambda request: (
+            simulated.requests.failure(403) if request.name == "new" and request.verb == "apply" else None
+        )
+        done = await deployer.apply({"a.yaml": config_map("new")}, "second", PRUNING)
+        assert (done.writes, sorted(done.guards)) == (0, ["refused", "waits"])
+        assert await cluster.get(CONFIG_MAP, "default", "old")
+
+    play(scene)
+
+
+def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
+    """Whatever request is its last, the next pass converges, and what was made by then can still be pruned."""
+    files = {"a.yaml": config_map("a"), "b.yaml": config_map("b"), "c.yaml": daemonset()}
+
+    def dies_at(last: int) -> None:
+        async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+            doomed = cluster.client()
+            doomed.faults = lambda request: simulated.Silence(1.0) if request.number > last else None
+            with pytest.raises(errors.ClusterUnreachable):
+                await World(doomed).apply(files)
+            made = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
+            # The next commit has lost the ConfigMaps: whatever the dead process made of them must go.
+            asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0)
+            done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
+            assert done.state.inventory == {AGENT}
+            left = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
+            assert not left & made & {"a", "b"}
+            assert (await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)).writes == 0
+
+        play(scene)
+
+    async def count(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(files)
+        client: Any = deployer.cluster
+        numbers.append(client.count.total)
+
+    numbers: list[int] = []
+    play(count)
+    for last in range(numbers[0]):
+        dies_at(last)
+
+
+def test_agents_wait_for_those_they_depend_on() -> None:
+    files = {
+        "agents/cni/daemonset.yaml": daemonset("cni"),
+        "agents/logs/daemonset.yaml": daemonset("logs"),
+        "agents/logs/agent.yaml": "dependsOn: [cni]\n",
+    }
+
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        done = await deployer.apply(files)
+        assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
+        status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3}
+        await cluster.patch(DAEMONSET, "default", "cni", {"status": status}, subresource="status")
+        assert (await deployer.apply(files)).written == ("create DaemonSet default/logs",)
+
+    play(scene)
+
+
+def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_them() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        def big(salt: str) -> State:
+            keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
+            return State(inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys})
+
+        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+        first = await state.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
+        parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
+        assert parts > 3
+        assert await state.load(cluster, "gitops-ds", "big") == first
+        dying = cluster.client()
+        dying.faults = lambda request: simulated.requests.failure(503) if request.verb == "update" else None
+        with pytest.raises(errors.ServerFault):
+            await state.save(dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000)
+        assert await state.load(cluster, "gitops-ds", "big") == first
+        second = await state.save(cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000)
+        assert await state.load(cluster, "gitops-ds", "big") == second
+
+    play(scene)
+
+
+def test_two_first_passes_at_once_keep_one_whole_state() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        neighbour = World(cluster.client())
+        one = await deployer.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
+        two = await neighbour.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
+        await deployer.carry_out(one)
+        await neighbour.carry_out(two)
+        assert {key.name for key in (await deployer.state()).inventory} == {"a", "b"}
+
+    play(scene)
+
+
+def test_a_state_that_is_not_ours_is_told_by_its_name() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({"a.yaml": config_map("a")})
+        await cluster.patch(CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}})
+        with pytest.raises(errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"):
+            await deployer.apply({"a.yaml": config_map("a")})
+
+    play(scene)
