@@ -67,11 +67,15 @@ def test_every_command_runs(section: Section, tmp_path: Path, environment: Mappi
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s.needs_cluster], ids=str)
-def test_every_command_runs_on_a_cluster(
-    section: Section, tmp_path: Path, environment: Mapping[str, str], control_plane: controlplane.ControlPlane
-) -> None:
+def test_every_command_runs_on_a_cluster(section: Section, tmp_path: Path, environment: Mapping[str, str]) -> None:
+    """On a control plane of its own: a newcomer's cluster has no other agents."""
+    plane = controlplane.ControlPlane(tmp_path / "controlplane", controlplane.Wanted(nodes=3))
     path = f"{environment['PATH']}:{controlplane.programs()}"
-    play(section, tmp_path / "desk", {**environment, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)})
+    try:
+        plane.start()
+        play(section, tmp_path / "desk", {**environment, "PATH": path, "KUBECONFIG": str(plane.kubeconfig)})
+    finally:
+        plane.stop()
 
 
 def test_the_recording_in_the_readme_is_the_demo(run: Run) -> None:

@@ -1,0 +1,153 @@
+"""docs/command-line.md and docs/operations.md say what the program has, all of it and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import click
+import pytest
+
+from gitops_ds import cli
+from gitops_ds.model import names
+from gitops_ds.settings import service
+from gitops_ds.validate import own
+from tests.docs import pages
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs/command-line.md").read_text("utf-8")
+SHARED = {
+    "options of the repository": "Options of the repository",
+    "options of the connection": "Options of the connection",
+    "common options": "Common options",
+}
+
+
+def parts() -> Mapping[str, str]:
+    """The text below every `###` heading, by the heading."""
+    found = re.split(r"^###? (.+)$", PAGE, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def options_in(text: str) -> set[str]:
+    """The options that the items of lists begin with."""
+    items = re.findall(r"^- ((?:`-[^`]+`(?:, )?)+):", text, re.MULTILINE)
+    return {option for item in items for option in re.findall(r"`(-[^`]+)`", item)}
+
+
+def documented() -> Mapping[str, tuple[str, set[str]]]:
+    """Each command's usage and options as the page has them."""
+    shared = {words: options_in(parts()[title]) for words, title in SHARED.items()}
+    assert all(shared.values())
+    found = {}
+    for heading, text in parts().items():
+        if usage := re.fullmatch(r"`gitops-ds (\S+)(.*)`", heading):
+            takes = re.search(r"^Takes .*$", text, re.MULTILINE)
+            also = [shared[words] for words in SHARED if takes and words in takes[0]]
+            found[usage[1]] = (usage[2].strip(), options_in(text).union(*also))
+    return found
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(cli.cli)
+    for name in cli.cli.list_commands(context):
+        command = cli.cli.get_command(context, name)
+        assert command is not None
+        yield name, command
+
+
+def test_every_command_is_documented_and_no_other() -> None:
+    assert set(documented()) == {name for name, _ in commands()}
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_option_is_documented_and_no_other(name: str) -> None:
+    command = dict(commands())[name]
+    real = {word for p in command.params if isinstance(p, click.Option) for word in (*p.opts, *p.secondary_opts)}
+    assert documented()[name][1] == real
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_the_arguments_are_documented(name: str) -> None:
+    command = dict(commands())[name]
+    real = [p for p in command.params if isinstance(p, click.Argument)]
+    assert len(documented()[name][0].split()) == len(real)
+    for word, argument in zip(documented()[name][0].split(), real, strict=True):
+        assert word.startswith("[") != argument.required, word
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_option_has_its_variable(name: str) -> None:
+    for parameter in dict(commands())[name].params:
+        if isinstance(parameter, click.Option):
+            long = next(word for word in parameter.opts if word.startswith("--"))
+            assert parameter.envvar == "GITOPS_DS_" + long[2:].upper().replace("-", "_")
+
+
+def test_every_variable_that_is_named_is_read() -> None:
+    of_options = {str(p.envvar) for _, command in commands() for p in command.params}
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "gitops_ds").rglob("*.py"))
+    for page in pages.PAGES:
+        for name in set(re.findall(r"GITOPS_DS_[A-Z_]*[A-Z]", page.read_text("utf-8"))):
+            assert name in of_options or f'"{name}"' in source, f"{page.name}: {name}"
+
+
+def test_every_label_and_annotation_is_documented_and_no_other() -> None:
+    known = {value for name, value in vars(names).items() if name.isupper() and str(value).startswith(f"{names.DOMAIN}/")}
+    known.discard(names.API_VERSION)
+    said = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", parts()["Labels and annotations"]))
+    assert said == known
+
+
+def test_the_keys_of_json_are_those_of_the_schemas() -> None:
+    files = {"check": "check-report", "plan": "plan", "history": "history", "get": "status-list"}
+    rows = dict(re.findall(r"^\| `(\w+)`.*?\| \w+ \| (.*) \|$", parts()["JSON"], re.MULTILINE))
+    for command, file in files.items():
+        schema = json.loads((ROOT / f"schemas/{file}.schema.json").read_text())
+        assert set(schema["properties"]) - {"apiVersion", "kind"} == set(re.findall(r"`(\w+)`", rows[command])), command
+
+
+def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> Iterator[str]:
+    """Every setting of the schema, as `group.name`; of lists and open mappings the name alone."""
+    below = (schema or own.schema("settings")).get("properties")
+    assert isinstance(below, Mapping)
+    for name, one in below.items():
+        if isinstance(one, Mapping) and "properties" in one:
+            yield from settings(one, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+# The two guards that can't be set: an empty render never deletes, and nodes are counted instead of objects.
+FIXED = {"apply.guards.emptyRender", "apply.guards.maxDeletes"}
+
+
+def idle(name: str) -> bool:
+    """Whether the setting has no effect yet."""
+    if name in FIXED:
+        return True
+    group, _, rest = name.partition(".")
+    return group in service._NOT_YET or rest.partition(".")[0] in service._NOT_YET_INSIDE.get(group, ())
+
+
+def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
+    page = (ROOT / "docs/operations.md").read_text("utf-8")
+    said = [
+        name for row in re.findall(r"^\| (`[a-z]+\.[\w., `]+`) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(said) == len(set(said))
+    assert set(said) == {name for name in settings() if not idle(name)}
+
+
+def test_the_settings_of_the_example_are_right() -> None:
+    from gitops_ds.kinds import documents
+
+    blocks = [b for s in pages.sections(ROOT / "docs/operations.md") for b in s.blocks if b.file.endswith("settings.yaml")]
+    assert blocks
+    for block in blocks:
+        parsed = documents.read(block.file, block.text.encode())
+        assert not parsed.findings
+        (document,) = parsed.documents
+        assert list(own.check_own("settings", document, block.file, block.text.encode())) == []
+        assert service.parse(document.value).repository.url
