@@ -284,8 +284,7 @@ async def _way_back(stage: Stage) -> None:
     asked = reverting.Asked(good.number, None, "main", "", AUTHOR, CLUSTER, push=True)
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await reverting.roll_back_in(stage.repository, named, agent, asked)
-    way = f"reverts {done.way.reverts[:12]}" if done.way.reverts else f"restores the files of {done.way.target[:12]}"
-    stage.say(f"  pushed {done.way.commit[:12]}, which {way}")
+    stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
     stage.loop.ask()
     agent = await _agent(stage, STAR, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
     _counters(stage, agent)

@@ -8,12 +8,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.app import repositories
+from gitops_ds.app import repositories, rewriting
 from gitops_ds.app.fleet import Agent, when
+from gitops_ds.app.rewriting import Wanted
 from gitops_ds.kinds import defaults, revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, show_path
+from gitops_ds.model.objects import CommitId, show_path
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.plan import fields
 from gitops_ds.render import bundle as rendering
@@ -68,36 +69,56 @@ def revision_of(agent: Agent, number: int) -> Revision:
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """A commit that brings a template back: `reverts` names the one commit it takes back, else the agent's files are restored."""
+    """A commit that brings a template back, and how: it reverts one commit, restores files of an older one, or edits values."""
 
     commit: CommitId
-    target: CommitId
-    reverts: CommitId | None
+    reverts: CommitId | None = None
+    restores: CommitId | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which template shall come back (None: whatever the commit renders), to which commit, for which cluster."""
-
-    key: Key
-    target: CommitId
-    template: Revision | None
-    cluster: str = ""
-    namespace: str = ""
+    def __str__(self) -> str:
+        """As a phrase: `reverts 156dd9421871`."""
+        if self.reverts:
+            return f"reverts {self.reverts[:12]}"
+        return f"restores the files of {self.restores[:12]}" if self.restores else "edits the values that differ"
 
 
 async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: Wanted, why: Why) -> WayBack:
     """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else the agent's files as they were.
 
-    Raises Refused when the files alone don't bring the template back, saying what else would have to change.
+    A template that no commit made (somebody changed the cluster by hand) is written into the agent's own file, comments kept.
+    Raises Refused when neither brings the template back, saying what else would have to change.
     """
-    await repository.fetch(wanted.target)
-    then, now = [await repositories.snapshot_of(repository, commit, inside) for commit in (wanted.target, tip)]
+    try:
+        if wanted.target is None:
+            raise errors.Refused(f"nobody noted which commit made that revision of {wanted.key}: name it with --to-commit")
+        return await _by_history(repository, inside, tip, (wanted, wanted.target), why)
+    except errors.Refused:
+        if wanted.template is None:
+            raise
+        files = rewriting.files(await repositories.snapshot_of(repository, tip, inside), wanted)
+        if files is None:
+            raise
+        if not files:
+            raise errors.Refused(
+                f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing to take back"
+            ) from None
+    subject = f"Bring revision {wanted.template.number} of {wanted.key} back"
+    message = f"{subject}\n\n{why.reason}\n\nSigned-off-by: {why.by.name} <{why.by.email}>\n"
+    edited = {_in_repository(inside, path): data for path, data in files.items()}
+    commit = await repository.commit_files(tip, edited, message, why.by)
+    await _verify(repository, inside, commit, wanted)
+    return WayBack(commit)
+
+
+async def _by_history(repository: Repository, inside: str, tip: CommitId, goal: tuple[Wanted, CommitId], why: Why) -> WayBack:
+    wanted, target = goal
+    await repository.fetch(target)
+    then, now = [await repositories.snapshot_of(repository, commit, inside) for commit in (target, tip)]
     folder = _folder(then, wanted)
     changed = _changed(then, now, folder)
     if not changed:
-        raise errors.Refused(f"{folder} is as it was in {wanted.target[:12]}: nothing to take back")
-    since = await repository.log(wanted.target, tip, LOOK_BACK)
+        raise errors.Refused(f"{folder} is as it was in {target[:12]}: nothing to take back")
+    since = await repository.log(target, tip, LOOK_BACK)
     single = await _single(repository, inside, [info.id for info in since], folder)
     commit = None
     if single is not None:
@@ -106,16 +127,16 @@ async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: W
         except errors.Refused:  # something else touched the same lines since: restore the files instead
             single = None
     if commit is None:
-        commit = await repository.restore(tip, wanted.target, [_in_repository(inside, path) for path in changed], why)
+        commit = await repository.restore(tip, target, [_in_repository(inside, path) for path in changed], why)
     await _verify(repository, inside, commit, wanted)
-    return WayBack(commit, wanted.target, single)
+    return WayBack(commit, single, None if single else target)
 
 
 def _folder(snapshot: Snapshot, wanted: Wanted) -> PurePosixPath:
     """What belongs to the agent: its folder under agents/, else the one file that holds it."""
     manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
     if manifest is None:
-        raise errors.Refused(f"{wanted.key} is not in commit {wanted.target[:12]}")
+        raise errors.Refused(f"{wanted.key} is not in the commit that it shall go back to")
     file = PurePosixPath(manifest.origin.base.file)
     return PurePosixPath(*file.parts[:2]) if file.parts[0] == "agents" and len(file.parts) > 2 else file
 
@@ -156,6 +177,6 @@ async def _verify(repository: Repository, inside: str, commit: CommitId, wanted:
     if not revisions.same_template(mine, theirs):
         where = ", ".join(show_path(change.path) for change in fields.compare(theirs, mine)[:5])
         raise errors.Refused(
-            f"the agent's own files of {wanted.target[:12]} do not bring revision {wanted.template.number} back ({where} differ): "
+            f"the agent's own files do not bring revision {wanted.template.number} back ({where} differ): "
             "values outside its folder changed too; revert those commits with git revert, or name another --to-commit"
         )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from gitops_ds import errors
 from gitops_ds.app import ledger, repositories
 from gitops_ds.app.fleet import Agent
+from gitops_ds.app.rewriting import Wanted
 from gitops_ds.model.objects import CommitId
 from gitops_ds.source import person, revision
 from gitops_ds.source.repository import Repository
@@ -40,6 +41,11 @@ class Done:
 async def roll_back(named: repositories.Named, agent: Agent, asked: Asked) -> Done:
     """Builds the commit on the branch's tip; pushes it where asked, again when someone pushed first."""
     async with repositories.opened(named) as repository:
+        if asked.push and named.directory is not None and asked.branch in (None, here := await repository.default_branch()):
+            raise errors.UsageError(
+                f"{here} is checked out in {named.display}, and git does not push there: name the server, "
+                "-C $(git remote get-url origin), or another --branch"
+            )
         return await roll_back_in(repository, named, agent, asked)
 
 
@@ -63,18 +69,14 @@ async def roll_back_in(repository: Repository, named: repositories.Named, agent:
     return Done(ways[-1], branch, await repository.show(ways[-1].commit))
 
 
-async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> ledger.Wanted:
+async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> Wanted:
     cluster = asked.cluster or agent.state.cluster
     if asked.to_commit is not None:
         target = await repository.tip(revision.parse(asked.to_commit))
-        return ledger.Wanted(agent.key, target, None, cluster, agent.key.namespace)
+        return Wanted(agent.key, target, None, cluster, agent.key.namespace)
     found = ledger.revision_of(agent, asked.to_revision or 0)
-    if agent.current is not None and found.name == agent.current.name:
-        raise errors.Refused(f"{agent.key} is at revision {found.number} already")
     commit = agent.commit_of(found)
-    if not commit:
-        raise errors.Refused(f"nobody noted which commit made revision {found.number} of {agent.key}: name it with --to-commit")
-    return ledger.Wanted(agent.key, CommitId(commit), found, cluster, agent.key.namespace)
+    return Wanted(agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace)
 
 
 def _reason(agent: Agent, asked: Asked) -> str:

@@ -48,7 +48,7 @@ async def _rollback(given: dict[str, Any]) -> int:
     )
     done = await reverting.roll_back(named, agent, asked)
     if given["output"] == "json":
-        told = {"commit": done.way.commit, "target": done.way.target, "reverts": done.way.reverts, "pushed": given["push"]}
+        told = {"commit": done.way.commit, "reverts": done.way.reverts, "restores": done.way.restores, "pushed": given["push"]}
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Rollback", **told, "branch": done.branch})
     elif given["push"]:
         click.echo(f"pushed {done.way.commit[:12]} to {done.branch} of {named.display}")

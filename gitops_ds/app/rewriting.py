@@ -1,0 +1,96 @@
+"""Writes a template that only the cluster knows into the files it came from, value by value, comments kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.kinds import defaults, documents, origins, yaml_edit
+from gitops_ds.kinds.yaml_edit import Edit
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import FieldChange
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CommitId, Key, Member, Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.plan import fields
+from gitops_ds.render import bundle as rendering
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which template shall come back (None: whatever the commit renders), from which commit (None: nobody noted one)."""
+
+    key: Key
+    target: CommitId | None
+    template: Revision | None
+    cluster: str = ""
+    namespace: str = ""
+
+
+def files(snapshot: Snapshot, wanted: Wanted) -> Mapping[PurePosixPath, bytes] | None:
+    """The changed files; None where a difference is more than a value written in one place."""
+    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    if manifest is None or wanted.template is None:
+        return None
+    now = defaults.defaulted_template((manifest.body.get("spec") or {}).get("template") or {})
+    edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
+    for change in fields.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}):
+        found = _edit(snapshot, manifest, change)
+        if found is None:
+            return None
+        file, edit = found
+        edits[file].append(edit)
+    try:
+        return {file: yaml_edit.apply(snapshot.files[file], some) for file, some in edits.items()}
+    except ValueError:
+        return None
+
+
+def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[PurePosixPath, Edit] | None:
+    path = _indices(manifest.body, change.path)
+    if path is None or isinstance(change.new, Mapping):
+        return None
+    pointer = origins.pointers(manifest.origin, path)[0]
+    file = PurePosixPath(pointer.file)
+    if file not in snapshot.files:
+        return None
+    # Only a value that stands there as it is rendered; one that is put together from parameters has no single place.
+    written = _at(documents.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path)
+    rendered = _value(manifest.body, path)
+    if written is not _MISSING and written != rendered:
+        return None
+    return file, Edit(pointer.document, pointer.path, change.new)
+
+
+def _indices(body: Any, path: Path) -> Path | None:
+    """The path with places instead of the names of list members."""
+    found: list[str | int] = []
+    for step in path:
+        if isinstance(step, Member):
+            at = next((i for i, item in enumerate(body) if isinstance(item, Mapping) and str(item.get("name")) == step), None)
+            if at is None:
+                return None
+            found.append(at)
+            body = body[at]
+        else:
+            found.append(step)
+            body = body.get(step) if isinstance(body, Mapping) else None
+    return tuple(found)
+
+
+def _at(parsed: tuple[documents.Document, ...], index: int, path: Path) -> Any:
+    return next((_value(document.value, path) for document in parsed if document.index == index), _MISSING)
+
+
+def _value(value: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return _MISSING
+    return value
