@@ -29,7 +29,18 @@ def read(file: str) -> Live:
         raise errors.UsageError(
             f"--inventory {file} holds no objects; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
         )
+    for body in bodies:
+        if not _is_whole(body):
+            raise errors.UsageError(
+                f"--inventory {file}: {body['kind']} {body['metadata'].get('name')} is not as kubectl prints it"
+            )
     return assemble(bodies)
+
+
+def _is_whole(body: Body) -> bool:
+    metadata = body["metadata"]
+    maps = [metadata.get("labels"), metadata.get("annotations"), body.get("spec"), body.get("status")]
+    return isinstance(metadata.get("name"), str) and all(part is None or isinstance(part, dict) for part in maps)
 
 
 def assemble(bodies: list[Body]) -> Live:

@@ -109,7 +109,7 @@ class HttpCluster:
         query = {**_query(which), "limit": str(PAGE)}
         while True:
             page = await self._json(_Request("GET", _path(resource, which.namespace), query=query))
-            if not isinstance(page.get("metadata"), dict) or "resourceVersion" not in page["metadata"]:
+            if not _is_list(page):
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             items.extend({**kind, **item} for item in page.get("items") or ())
@@ -140,7 +140,10 @@ class HttpCluster:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
-        return await self._json(_Request("GET", _path(resource, namespace, name)))
+        found = await self._json(_Request("GET", _path(resource, namespace, name)))
+        if found.get("kind") != resource.kind or not isinstance(found.get("metadata"), dict):
+            raise self._garbage()
+        return found
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The object as it was made."""
@@ -286,6 +289,12 @@ def _namespace(body: Body) -> str:
 def _query(which: Selection) -> dict[str, str]:
     query = {"labelSelector": which.labels, "fieldSelector": which.fields}
     return {key: value for key, value in query.items() if value}
+
+
+def _is_list(page: Mapping[str, Any]) -> bool:
+    metadata, items = page.get("metadata"), page.get("items") or []
+    versioned = isinstance(metadata, dict) and "resourceVersion" in metadata
+    return versioned and isinstance(items, list) and all(isinstance(item, dict) for item in items)
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -329,6 +329,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
 def test_agents_wait_for_those_they_depend_on() -> None:
     files = {
         "agents/cni/daemonset.yaml": daemonset("cni"),
+        "agents/cni/agent.yaml": "hold: false\n",
         "agents/logs/daemonset.yaml": daemonset("logs"),
         "agents/logs/agent.yaml": "dependsOn: [cni]\n",
     }

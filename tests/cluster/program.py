@@ -1,0 +1,111 @@
+"""The program as a user runs it: a process, its exit code, what it prints; and a repository with a work tree to run it on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests import controlplane
+from tests.gitservers import GIT_ENVIRONMENT
+
+PROGRAM = Path(sys.executable).parent / "gitops-ds"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that came to its end."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Desk:
+    """Somebody's desk: a work tree, a bare repository that it pushes to, and a kubeconfig."""
+
+    directory: Path
+    kubeconfig: Path
+    environment: dict[str, str]
+
+    @property
+    def tree(self) -> Path:
+        return self.directory / "tree"
+
+    @property
+    def origin(self) -> str:
+        return f"file://{self.directory}/origin.git"
+
+    def git(self, *words: str) -> str:
+        run = subprocess.run(("git", *words), cwd=self.tree, env=GIT_ENVIRONMENT, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+    def write(self, name: str, content: str | dict[str, Any] | None) -> None:
+        path = self.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            path.unlink()
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+
+    def commit(self, message: str, **files: str | dict[str, Any] | None) -> str:
+        """The id of a commit with these files: `agent=...` is agent.yaml; pushed."""
+        for name, content in files.items():
+            self.write(f"{name}.yaml", content)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", message)
+        self.git("push", "--quiet", "origin", "HEAD:main")
+        return self.git("rev-parse", "HEAD")
+
+    def run(self, *words: str, kubeconfig: Path | None = None) -> Ended:
+        environment = {**self.environment, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
+        run = subprocess.run(
+            (PROGRAM, *words), cwd=self.tree, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert "Traceback" not in run.stderr, run.stderr
+        return Ended(run.returncode, run.stdout, run.stderr)
+
+
+def desk(directory: Path, kubeconfig: Path) -> Desk:
+    """A new desk whose repository is empty."""
+    home = directory / "home"
+    home.mkdir(parents=True)
+    environment = {**GIT_ENVIRONMENT, "PATH": os.environ["PATH"], "HOME": str(home), "GITOPS_DS_CACHE": str(directory / "cache")}
+    made = Desk(directory, kubeconfig, environment)
+    made.tree.mkdir()
+    for words in (
+        ("init", "--quiet", "--bare", "--initial-branch=main", str(directory / "origin.git")),
+        ("init", "--quiet", "--initial-branch=main"),
+        ("remote", "add", "origin", str(directory / "origin.git")),
+        ("config", "user.name", "Ada"),
+        ("config", "user.email", "ada@example.com"),
+    ):
+        made.git(*words)
+    return made
+
+
+def eventually(look: Callable[[], T], good: Callable[[T], bool], seconds: float = 60.0) -> T:
+    """What is seen once it is good; the last view, for the assertion's words, when it never is."""
+    deadline = time.monotonic() + seconds
+    while not good(seen := look()):
+        assert time.monotonic() < deadline, f"still so after {seconds:g} seconds: {seen}"
+        time.sleep(0.05)
+    return seen
+
+
+def rolled_out(plane: controlplane.ControlPlane, namespace: str, name: str) -> None:
+    """Waits by kubectl until a DaemonSet is rolled out."""
+    plane.kubectl("-n", namespace, "rollout", "status", f"ds/{name}", "--timeout=90s")

@@ -1,0 +1,216 @@
+"""What goes wrong outside gets one sentence (what, where, what to do) and the exit code of the contract, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import program
+from tests.cluster.program import Desk
+from tests.controlplane import free_port
+from tests.plan.world import config_map, daemonset
+
+
+@dataclass
+class Wrong:
+    """A server that answers every request in one way, and remembers what was asked."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    url: str = ""
+
+
+@contextmanager
+def answering(wrong: Wrong) -> Iterator[Wrong]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            wrong.asked.append(f"{self.command} {self.path}")
+            self.send_response(wrong.status)
+            for name, value in {**wrong.headers, "Content-Length": str(len(wrong.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(wrong.body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815  the names of http.server
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    wrong.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield wrong
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def kubeconfig(directory: Path, url: str, name: str = "kubeconfig") -> Path:
+    file = directory / name
+    file.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": url}}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "me"}}],
+    }))  # fmt: skip
+    return file
+
+
+def status(code: int, reason: str, message: str) -> bytes:
+    told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return json.dumps(told).encode()
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Desk:
+    made = program.desk(tmp_path, tmp_path / "kubeconfig")
+    made.commit("An agent", agent=daemonset())
+    return made
+
+
+ANSWERS = [
+    (Wrong(401, status(401, "Unauthorized", "Unauthorized")), "does not know the credentials of"),
+    (Wrong(403, status(403, "Forbidden", 'daemonsets.apps is forbidden: User "me" cannot list')), "grant that to the account"),
+    (Wrong(409, status(409, "Conflict", "the object has been modified")), "the object has been modified"),
+    (Wrong(410, status(410, "Expired", "too old resource version")), "too old resource version"),
+    (Wrong(429, status(429, "TooManyRequests", "slow down"), {"Retry-After": "0"}), "asks for fewer requests"),
+    (Wrong(500, status(500, "InternalError", "etcd leader changed")), "the API server failed (500): etcd leader changed"),
+    (Wrong(503, status(503, "ServiceUnavailable", "not ready")), "the API server failed (503): not ready"),
+    (Wrong(502, b"<html>Bad Gateway</html>"), "the API server failed (502)"),
+    (Wrong(302, b"", {"Location": "https://login.example.com"}), "does not answer as an API server does"),
+    (Wrong(200, b"<html>hello</html>"), "does not answer as an API server does"),
+    (Wrong(200, b"[]"), "does not answer as an API server does"),
+    (Wrong(200, b"{}"), "does not answer as an API server does"),
+    (Wrong(200, b'{"items": 5, "metadata": {"resourceVersion": "1"}}'), "does not answer as an API server does"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS])
+@pytest.mark.parametrize("command", ["apply", "get"])
+def test_an_api_server_that_does_not_answer_well_is_told_in_a_sentence(
+    wrong: Wrong, words: str, command: str, at: Desk, tmp_path: Path
+) -> None:
+    with answering(wrong):
+        ended = at.run(command, kubeconfig=kubeconfig(tmp_path, wrong.url))
+    assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
+    assert ended.out == ""
+    assert [asked for asked in wrong.asked if not asked.startswith("GET")] == []
+
+
+def test_a_server_that_is_not_there_is_told_with_its_address_and_the_file_that_named_it(at: Desk, tmp_path: Path) -> None:
+    port = free_port()
+    file = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
+    ended = at.run("apply", kubeconfig=file)
+    assert ended.code == 3
+    assert f"127.0.0.1:{port} can't be reached" in ended.err
+    assert str(file) in ended.err
+
+
+def _broken(text: str) -> Callable[[Path], tuple[str, ...]]:
+    def write(directory: Path) -> tuple[str, ...]:
+        (directory / "broken").write_text(text)
+        return ("--kubeconfig", str(directory / "broken"))
+
+    return write
+
+
+def _unknown_context(directory: Path) -> tuple[str, ...]:
+    return ("--kubeconfig", str(kubeconfig(directory, "http://127.0.0.1:1")), "--context", "prod")
+
+
+def _missing(directory: Path) -> tuple[str, ...]:
+    return ("--kubeconfig", str(directory / "missing"))
+
+
+KUBECONFIGS = [
+    (_missing, "no kubeconfig at"),
+    (_broken("{"), "broken"),
+    (_broken("just words"), "broken"),
+    (_broken(""), "broken"),
+    (_broken("apiVersion: v1\nkind: Config\n"), "broken"),
+    (_unknown_context, "prod"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), KUBECONFIGS)
+def test_a_wrong_kubeconfig_is_told_in_a_sentence_with_its_name(
+    given: Callable[[Path], tuple[str, ...]], words: str, at: Desk, tmp_path: Path
+) -> None:
+    ended = at.run("apply", *given(tmp_path))
+    assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
+
+
+INVENTORIES: list[tuple[str | None, str]] = [
+    (None, "No such file"),
+    ("{", "kubectl get"),
+    ("{}", "holds no objects"),
+    ("[1, 2]", "holds no objects"),
+    ('{"items": [{"kind": "Node"}]}', "holds no objects"),
+    ('{"items": [{"kind": "Node", "metadata": {"name": 5, "labels": []}}]}', "Node"),
+    ('{"items": [{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent"}, "spec": 5}]}', "DaemonSet agent"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), INVENTORIES)
+def test_a_wrong_inventory_is_wrong_usage(content: str | None, words: str, at: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "inventory.json"
+    if content is not None:
+        file.write_text(content)
+    ended = at.run("plan", "--inventory", str(file))
+    assert (ended.code, words in ended.err, str(file) in ended.err) == (2, True, True), ended.err
+
+
+def test_an_unknown_revision_is_told(at: Desk) -> None:
+    ended = at.run("apply", "--revision", "no-such-branch")
+    assert (ended.code, "no-such-branch" in ended.err) == (3, True), ended.err
+
+
+def test_a_directory_outside_git_is_not_applied(at: Desk, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "agent.yaml").write_text(json.dumps(daemonset()))
+    ended = at.run("apply", str(outside))
+    assert (ended.code, "is not in Git" in ended.err) == (2, True), ended.err
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{','.join(['*' + chr(97 + n)] * 10)}]\n" for n in range(9)
+)
+UNSPACED = {**daemonset(), "metadata": {"name": "agent"}}
+FILES: list[tuple[dict[str, Any], str]] = [
+    ({"bomb.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata:\n  a: b\n" + BOMB}, "bomb.yaml"),
+    ({"none.yaml": UNSPACED}, "has no namespace"),
+    ({"one.yaml": config_map("same"), "two.yaml": config_map("same")}, "one.yaml"),
+    ({"latin.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata: {a: \xe9}\n"}, "latin.yaml"),
+]
+
+
+@pytest.mark.parametrize(("files", "words"), FILES, ids=["bomb", "namespace", "twice", "utf-8"])
+def test_bad_files_are_findings_that_stop_an_apply(files: dict[str, Any], words: str, at: Desk, tmp_path: Path) -> None:
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (at.tree / name).write_bytes(content)
+        else:
+            at.write(name, content)
+    at.commit("Bad files")
+    checked = at.run("check")
+    assert (checked.code, words in checked.out) == (1, True), checked.out
+    wrong = Wrong(500, b"")
+    with answering(wrong):
+        applied = at.run("apply", kubeconfig=kubeconfig(tmp_path, wrong.url))
+    assert (applied.code, words in applied.err) == (1, True), applied.err
+    assert wrong.asked == [], "the cluster was not even asked"

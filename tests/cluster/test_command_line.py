@@ -1,0 +1,207 @@
+"""Scenes of the user stories, played with the installed program against a real control plane."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gitops_ds.model import names
+from tests import controlplane
+from tests.cluster import program
+from tests.cluster.program import Desk
+from tests.plan.world import config_map, daemonset
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def space(control_plane: controlplane.ControlPlane) -> str:
+    name = f"desk-{next(_numbers)}"
+    control_plane.kubectl("create", "namespace", name)
+    return name
+
+
+@pytest.fixture
+def at(tmp_path: Path, control_plane: controlplane.ControlPlane) -> Desk:
+    return program.desk(tmp_path, control_plane.kubeconfig)
+
+
+def agent(space: str, image: str = "registry.example.com/agent:1", **spec: Any) -> dict[str, Any]:
+    return daemonset("agent", image, space, **spec)
+
+
+def live(plane: controlplane.ControlPlane, space: str, what: str = "ds/agent") -> Any:
+    return json.loads(plane.kubectl("-n", space, "get", what, "-o", "json"))
+
+
+def image_of(body: Any) -> str:
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def test_one_agent_on_every_node(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+    commit = at.commit("An agent", agent=agent(space))
+    planned = at.run("plan", "--exit-code")
+    assert (planned.code, f"+ create DaemonSet {space}/agent" in planned.out) == (1, True)
+    applied = at.run("apply", "--wait", "--timeout", "90")
+    assert applied.code == 0, applied.err
+    assert f"created DaemonSet {space}/agent" in applied.out
+    pods = live(control_plane, space, "pods")["items"]
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == 3
+    got = at.run("get", "-n", space)
+    assert got.out.split("\n")[0].split("   ")[0] == "NAMESPACE"
+    assert got.out.split("\n")[1].split()[:7] == [space, "agent", "3", "3", "3", "3", "3"]
+    item = at.run("get", "-n", space, "-o", "json").json["items"][0]
+    assert (item["commit"], item["revision"], item["sync"]["state"], item["health"]["state"]) == (commit, 1, "Synced", "Healthy")
+    again = at.run("apply")
+    assert (again.code, "0 written, 1 unchanged" in again.out) == (0, True)
+    assert at.run("plan", "--exit-code").code == 0
+
+
+def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
+    at.commit("An agent", agent=agent(space))
+    assert at.run("apply", "--wait").code == 0
+    second = at.commit("A bad image", agent=agent(space, "registry.example.com/agent:bad"))
+    planned = at.run("plan", "--revision", "main", "-o", "json")
+    plan = planned.json
+    jsonschema.validate(plan, json.loads((SCHEMAS / "plan.schema.json").read_text()))
+    rollout = plan["changes"][0]["rollout"]
+    assert (rollout["from"], rollout["to"], rollout["knownAs"], len(rollout["restarts"])) == (1, 2, None, 3)
+    assert at.run("apply", "--wait").code == 0
+    shown = at.run("rollback", "ds/agent", "-n", space, "--to-revision", "1")
+    assert (shown.code, "not pushed" in shown.err, "agent:1" in shown.out) == (0, True, True)
+    assert at.git("ls-remote", "origin", "main").startswith(second), "without --push nothing is pushed"
+    here = at.run("rollback", "ds/agent", "-n", space, "--to-revision", "1", "--push")
+    assert (here.code, "main is checked out" in here.err, "-C" in here.err) == (2, True, True)
+    pushed = at.run("rollback", "ds/agent", "-n", space, "--to-revision", "1", "--push", "-o", "json", "-C", at.origin)
+    assert pushed.code == 0, pushed.err
+    assert pushed.json["reverts"] == second
+    at.git("pull", "--quiet", "origin", "main")
+    assert "Back to revision 1" in at.git("log", "-1", "--format=%B")
+    back = at.run("plan", "-o", "json").json["changes"][0]["rollout"]
+    assert (back["from"], back["to"], back["knownAs"]) == (2, 3, 1)
+    assert "back to revision 1, which becomes revision 3" in at.run("plan").out
+    assert at.run("apply", "--wait").code == 0
+    history = at.run("history", "ds/agent", "-n", space, "-o", "json").json["items"]
+    third = at.git("rev-parse", "HEAD")
+    assert [(i["revision"], i["commit"], i["nodes"], i["current"]) for i in history] == [(2, second, 0, False), (3, third, 3, True)]
+    assert [i["author"] for i in history] == ["Ada <ada@example.com>", "Ada <ada@example.com>"]
+    assert image_of(live(control_plane, space)) == "registry.example.com/agent:1"
+    revisions = live(control_plane, space, "controllerrevisions")["items"]
+    by_number = {item["revision"]: item["metadata"]["annotations"] for item in revisions}
+    assert by_number[2][names.COMMIT] == second
+    assert by_number[2][names.CHANGE_CAUSE] == "A bad image"
+    assert len(by_number) == 2, "the template of revision 1 is kept once, under its new number"
+
+
+def test_a_commit_with_a_mistake_changes_nothing(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+    at.commit("An agent", agent=agent(space))
+    assert at.run("apply").code == 0
+    before = live(control_plane, space)["metadata"]["generation"]
+    bad = agent(space, "registry.example.com/agent:2")
+    bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Sometimes"
+    at.commit("A mistake", agent=bad)
+    checked = at.run("check")
+    assert (checked.code, "agent.yaml:" in checked.out) == (1, True)
+    refused = at.run("apply")
+    assert refused.code == 1
+    assert "agent.yaml:" in refused.err
+    assert "nothing was changed" in refused.err
+    assert live(control_plane, space)["metadata"]["generation"] == before
+
+
+def test_labels_and_comments_restart_nothing_and_the_plan_says_so(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
+    body = agent(space)
+    at.commit("An agent", agent=body)
+    assert at.run("apply", "--wait").code == 0
+    pods = {pod["metadata"]["uid"] for pod in live(control_plane, space, "pods")["items"]}
+    body["metadata"]["labels"] = {"team": "nodes"}
+    at.commit("A label", agent=body)
+    assert "no new revision: no pod restarts" in at.run("plan").out
+    assert at.run("apply", "--wait").code == 0
+    assert {pod["metadata"]["uid"] for pod in live(control_plane, space, "pods")["items"]} == pods
+    assert len(live(control_plane, space, "controllerrevisions")["items"]) == 1
+
+
+def test_what_leaves_git_stays_until_pruning_is_asked_for_and_approved(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
+    at.commit("An agent", agent=agent(space), settings=config_map("settings", space, a="1"))
+    assert at.run("apply", "--wait").code == 0
+    at.commit("No agent", agent=None)
+    kept = at.run("apply")
+    assert (kept.code, "pruning is off (--prune)" in kept.err) == (0, True)
+    guarded = at.run("apply", "--prune")
+    assert "3 of 3 nodes would lose an agent" in guarded.err
+    assert live(control_plane, space)
+    hash = at.run("plan", "--revision", "main", "--prune", "-o", "json").json["hash"]
+    gone = at.run("apply", "--prune", "--approve", hash)
+    assert (gone.code, f"deleted DaemonSet {space}/agent" in gone.out) == (0, True), gone.err
+    assert "agent" not in control_plane.kubectl("-n", space, "get", "ds", "-o", "name")
+
+
+@pytest.mark.parametrize("how", ["set image", "edit", "rollout undo"])
+def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
+    how: str, at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
+    at.commit("An agent", agent=agent(space))
+    assert at.run("apply", "--wait").code == 0
+    good = agent(space, "registry.example.com/agent:2")
+    at.commit("A new image", agent=good)
+    assert at.run("apply", "--wait").code == 0
+
+    def tamper() -> None:
+        match how:
+            case "set image":
+                control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/mine:1")
+            case "edit":
+                patch = '[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example.com/mine:1"}]'
+                control_plane.kubectl("-n", space, "patch", "ds/agent", "--type=json", "--field-manager=kubectl-edit", "-p", patch)
+            case _:
+                control_plane.kubectl("-n", space, "rollout", "undo", "ds/agent")
+
+    tamper()
+    changed = image_of(live(control_plane, space))
+    assert changed != "registry.example.com/agent:2"
+    put_back = at.run("apply", "--wait")
+    assert (put_back.code, "1 written" in put_back.out) == (0, True), put_back.err
+    assert image_of(live(control_plane, space)) == "registry.example.com/agent:2"
+    good["metadata"]["annotations"] = {names.DRIFT: "report"}
+    at.commit("Drift is only reported", agent=good)
+    assert at.run("apply", "--wait").code == 0
+    tamper()
+    changed = image_of(live(control_plane, space))
+    assert changed != "registry.example.com/agent:2"
+    told = at.run("apply")
+    assert (told.code, "0 written" in told.out, "image" in told.err) == (0, True, True), told.err
+    assert image_of(live(control_plane, space)) == changed
+
+
+def test_two_applies_at_once_leave_one_whole_state(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+    import concurrent.futures
+
+    at.commit("Many", **{f"c{n}": config_map(f"c{n}", space, n=str(n)) for n in range(8)})
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(lambda _: at.run("apply"), range(2)))
+    assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
+    assert "0 written, 8 unchanged" in at.run("apply").out
+
+
+def test_a_node_of_an_explained_value_and_what_is_rendered(at: Desk, space: str) -> None:
+    at.commit("An agent", agent=agent(space))
+    explained = at.run("explain", "agent", "spec.template.spec.containers[0].image", "--node", "node-000", "-o", "json")
+    assert explained.code == 0, explained.err
+    assert explained.json["value"] == "registry.example.com/agent:1"
+    assert explained.json["setBy"][0]["file"] == "agent.yaml"
+    rendered = at.run("render", "-o", "json")
+    assert [item["metadata"]["name"] for item in rendered.json["items"]] == ["agent"]
