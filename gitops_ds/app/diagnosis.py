@@ -17,6 +17,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.app import clusters, repositories
 from gitops_ds.app.service import _credentials, _revision
 from gitops_ds.kinds import openapi, served, yaml_nodes
+from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.model.snapshot import Snapshot
@@ -72,7 +73,11 @@ async def examine(wanted: Wanted) -> AsyncIterator[Line]:
     told, snapshot = await _repository(merged, service)
     yield told
     yield _kustomize()
-    async for line in _live(merged, snapshot):
+    bundle: Bundle | None = None
+    if snapshot is not None:
+        told, bundle = _manifests(snapshot, merged.cluster)
+        yield told
+    async for line in _live(merged, bundle):
         yield line
 
 
@@ -152,8 +157,18 @@ def _kustomize() -> Line:
     return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}")
 
 
-async def _live(wanted: Wanted, snapshot: Snapshot | None) -> AsyncIterator[Line]:
-    bundle = prepare.prepare(snapshot, cluster=wanted.cluster).bundle if snapshot else None
+def _manifests(snapshot: Snapshot, cluster: str) -> tuple[Line, Bundle | None]:
+    try:
+        found = prepare.prepare(snapshot, cluster=cluster)
+    except errors.GitopsError as error:
+        return Line("manifests", Verdict.BAD, str(error)), None
+    if not found.deployable:
+        refused = sum(finding.refused for finding in found.findings)
+        return Line("manifests", Verdict.BAD, f"{refused} findings stand in the way", "`gitops-ds check` tells each"), found.bundle
+    return Line("manifests", Verdict.OK, f"{len(found.bundle.manifests)} objects can be applied"), found.bundle
+
+
+async def _live(wanted: Wanted, bundle: Bundle | None) -> AsyncIterator[Line]:
     try:
         async with clusters.opened(wanted.connection, bundle.cluster if bundle else None) as cluster:
             yield _version(await cluster.version())

@@ -78,6 +78,19 @@ def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(run:
     assert "tokenFile: /nowhere" in found["repository"]["message"]
 
 
+def test_what_stands_in_the_way_of_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
+    made = repository(run, tmp_path)
+    assert checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]["message"] == "2 objects can be applied"
+    (made / "clusters" / "other.yaml").write_text("kubernetes: ['1.36']\n")
+    (made / "agents" / "node-exporter" / "odd.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {nam: x}\n")
+    run("git", "add", ".", cwd=made)
+    run("git", "commit", "-q", "-m", "Two clusters", cwd=made)
+    unnamed = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
+    assert (unnamed["verdict"], "choose one with --cluster: main, other" in unnamed["message"]) == ("bad", True)
+    wrong = checks(run("gitops-ds", "doctor", "-o", "json", "--cluster", "main", cwd=made).stdout)["manifests"]
+    assert (wrong["verdict"], "stand in the way" in wrong["message"]) == ("bad", True)
+
+
 def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
     told = run("gitops-ds", "doctor", "-C", "file:///nowhere", "-o", "json")
     assert checks(told.stdout)["repository"]["verdict"] == "bad"
