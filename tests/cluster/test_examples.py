@@ -1,0 +1,49 @@
+"""The example repository on a real API server, for each of its clusters: applied whole; a second pass neither asks nor writes."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.controller import deploy
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import make
+from tests.cluster.conftest import Counting, Play
+from tests.render.test_examples import CLUSTERS, snapshot
+
+COMMIT = CommitInfo(CommitId("1" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ada <ada@example.com>", "Examples")
+
+pytestmark = pytest.mark.controlplane
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play) -> None:
+    bundle = prepare.prepare(snapshot(), cluster=name).bundle
+    # Nobody makes an agent ready here, and each shall be written.
+    everything = {key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()}
+    bundle = replace(bundle, held=frozenset(), manifests=everything)
+    asked = deploy.Asked(adopt=True, patience=0)
+
+    async def scene(cluster: Counting, namespace: str) -> None:
+        place = deploy.Place(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
+        first = await deploy.draft(place, bundle, COMMIT, asked)
+        try:
+            ended, _ = await deploy.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
+            assert (ended.refusals, ended.writes) == ((), len(bundle.manifests))
+            cluster.sent.clear()
+            again = await deploy.draft(place, bundle, COMMIT, asked)
+            assert make.undecided(again.bundle, again.writer.live, again.writer.terms) == ()
+            assert cluster.sent.total() == 0
+        finally:
+            for change in reversed(first.plan.changes):
+                if change.key.kind != "Namespace":
+                    with contextlib.suppress(errors.NotFound):
+                        await cluster.delete(first.writer.resources[change.key], change.key.namespace, change.key.name)
+
+    on_api_server(scene)
