@@ -1,0 +1,121 @@
+"""`holds`: after an apply it is true of the same body, and any one field that differs makes it false."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.plan import ownership
+from tests.plan.world import config_map, daemonset
+
+AGENT = daemonset(
+    containers=[
+        {
+            "name": "agent",
+            "image": "agent:1",
+            "args": ["--a", "--b"],
+            "env": [{"name": "A", "value": "1"}, {"name": "EMPTY", "value": ""}],
+            "ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}],
+            "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}},
+            "volumeMounts": [{"name": "logs", "mountPath": "/logs", "readOnly": False}],
+        }
+    ],
+    volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}],
+    tolerations=[{"operator": "Exists"}],
+    nodeSelector={"kubernetes.io/os": "linux"},
+    hostNetwork=True,
+    priorityClassName=None,
+)
+
+
+def applied(resource: Resource, body: Body) -> dict[str, Any]:
+    async def scene() -> dict[str, Any]:
+        async with simulated.Cluster() as cluster:
+            await cluster.apply(resource, body, manager="gitops-ds")
+            return dict(await cluster.get(resource, "default", str(body["metadata"]["name"])))
+
+    return virtual_time.run(scene())
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The ways to all scalars."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = False
+    for key, below in items:
+        found = True
+        yield from leaves(below, (*path, key))
+    if not found and path:
+        yield path
+
+
+def changed(body: Body, path: tuple[str | int, ...]) -> dict[str, Any]:
+    """The body with another scalar there."""
+    other: dict[str, Any] = copy.deepcopy(dict(body))
+    at: Any = other
+    for step in path[:-1]:
+        at = at[step]
+    old = at[path[-1]]
+    at[path[-1]] = (
+        not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else "7" if path[-2] == "limits" else f"{old}x"
+    )
+    return other
+
+
+def test_what_was_applied_is_held() -> None:
+    assert ownership.holds(applied(DAEMONSET, AGENT), AGENT)
+    assert ownership.holds(applied(CONFIG_MAP, config_map("c", a="1")), config_map("c", a="1"))
+
+
+OURS = [path for path in leaves(AGENT) if path[0] == "spec" and path[-1] != "priorityClassName"]
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: ".".join(map(str, path)))
+def test_a_field_that_git_changes_is_not_held(path: tuple[str | int, ...]) -> None:
+    assert not ownership.holds(applied(DAEMONSET, AGENT), changed(AGENT, path))
+
+
+@pytest.mark.parametrize("path", [p for p in OURS if p[-1] not in ("readOnly", "value")], ids=lambda path: ".".join(map(str, path)))
+def test_a_field_that_changed_in_the_cluster_is_not_held(path: tuple[str | int, ...]) -> None:
+    assert not ownership.holds(changed(applied(DAEMONSET, AGENT), path), AGENT)
+
+
+SAME = [
+    ("limits", {"cpu": "500m", "memory": "1Gi"}),
+    ("limits", {"cpu": 0.5, "memory": "1Gi"}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), SAME)
+def test_another_spelling_of_the_same_amount_is_held(name: str, value: Any) -> None:
+    body = copy.deepcopy(AGENT)
+    body["spec"]["template"]["spec"]["containers"][0]["resources"][name] = value
+    assert ownership.holds(applied(DAEMONSET, AGENT), body)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("hostNetwork", None), ("nodeSelector", None), ("tolerations", []), ("volumes", []), ("dnsPolicy", "ClusterFirst")],
+)
+def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> None:
+    body = copy.deepcopy(AGENT)
+    if value is None:
+        del body["spec"]["template"]["spec"][part]
+    else:
+        body["spec"]["template"]["spec"][part] = value
+    assert not ownership.holds(applied(DAEMONSET, AGENT), body)
+
+
+def test_words_of_a_secret_are_compared_where_they_are_stored() -> None:
+    fields = {"f:stringData": {"f:password": {}}, "f:type": {}}
+    managed = [{"manager": "gitops-ds", "operation": "Apply", "fieldsV1": fields}]
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": "Opaque", "stringData": {"password": "x"}}
+    live = {**{key: body[key] for key in ("apiVersion", "kind", "type")}, "metadata": {"name": "s", "managedFields": managed}}
+    assert ownership.holds({**live, "data": {"password": "eA=="}}, body)
+    assert not ownership.holds({**live, "data": {"password": "eQ=="}}, body)
+    assert not ownership.holds(live, body)
