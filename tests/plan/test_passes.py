@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from gitops_ds import errors
@@ -374,6 +379,20 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
         await deployer.carry_out(one)
         await neighbour.carry_out(two)
         assert {key.name for key in (await deployer.state()).inventory} == {"a", "b"}
+
+    play(scene)
+
+
+def test_the_state_is_by_its_schema() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
+
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
+        body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
+        told = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
+        jsonschema.validate(told, schema)
+        assert told["inventory"] == [["", "ConfigMap", "default", "a"], ["apps", "DaemonSet", "default", "agent"]]
+        assert list(told["revisions"]) == ["default/agent"]
 
     play(scene)
 

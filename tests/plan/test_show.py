@@ -1,0 +1,109 @@
+"""A plan as people and programs read it; the goldens are the contract."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gitops_ds.app import inventory
+from gitops_ds.kinds import defaults
+from gitops_ds.model import names
+from gitops_ds.model.change import Plan
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import make, redact, show
+from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.stamps import Stamp
+from gitops_ds.plan.terms import Terms
+from tests import goldens
+from tests.plan import world
+from tests.plan.world import config_map, daemonset
+
+HERE = Path(__file__).parent
+SCHEMA = json.loads((HERE.parents[1] / "schemas/plan.schema.json").read_text())
+
+
+def owned(body: dict[str, Any], uid: str) -> dict[str, Any]:
+    """The object as a cluster holds it."""
+    made: dict[str, Any] = defaults.defaulted(body)
+    made["metadata"] = {**body["metadata"], "uid": uid, "labels": {names.OWNER_LABEL: "test"}}
+    return made
+
+
+def revision(of: dict[str, Any], number: int, image: str) -> dict[str, Any]:
+    template = copy.deepcopy(of["spec"]["template"])
+    template["spec"]["containers"][0]["image"] = image
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": of["metadata"]["name"],
+        "uid": of["metadata"]["uid"],
+        "controller": True,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{of['metadata']['name']}-{number}",
+            "namespace": "default",
+            "labels": {names.REVISION_HASH: f"hash{number}"},
+            "ownerReferences": [owner],
+        },
+        "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+        "revision": number,
+    }
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {}}
+
+
+def planned(subject: str = "A change") -> Plan:
+    back, fresh, deleted = (owned(daemonset(name, "agent:2"), name) for name in ("back", "fresh", "leaving"))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "data": {"a": "b2xk"}}
+    revisions = [revision(back, 1, "agent:1"), revision(back, 2, "agent:2"), revision(fresh, 2, "agent:2")]
+    nodes = [node("linux-0", os="linux"), node("linux-1", os="linux"), node("windows-0", os="windows")]
+    live = inventory.assemble([back, fresh, deleted, owned(secret, "secret"), *revisions, *nodes])
+    files = {
+        "back.yaml": daemonset("back", "agent:1"),
+        "fresh.yaml": daemonset(
+            "fresh",
+            nodeSelector={"os": "linux"},
+            containers=[{"name": "agent", "image": "agent:3", "env": [{"name": "API_TOKEN", "value": "s3cret"}]}],
+        ),
+        "new.yaml": [daemonset("new"), config_map("settings", a="`1` | 2")],
+        "secret.yaml": {**secret, "data": {"a": "bmV3"}},
+    }
+    bundle = prepare.prepare(world.snapshot(files, subject)).bundle
+    stamp = Stamp("test", "https://git.example.com/fleet.git", str(bundle.commit), subject)
+    return make.plan(bundle, live, Terms(stamp, Guards(prune=True)))
+
+
+def test_a_plan_as_text() -> None:
+    goldens.check(HERE / "plan.txt", show.as_text(planned()))
+
+
+def test_a_plan_as_markdown() -> None:
+    goldens.check(HERE / "plan.md", show.as_markdown(planned()))
+
+
+def test_a_plan_as_json() -> None:
+    told = show.as_json(planned())
+    jsonschema.validate(told, SCHEMA)
+    goldens.check(HERE / "plan.json", json.dumps(told, indent=2) + "\n")
+
+
+@pytest.mark.parametrize("form", [show.as_text, show.as_markdown, lambda plan: json.dumps(show.as_json(plan))])
+def test_no_form_shows_a_secret(form: Any) -> None:
+    text = form(planned())
+    assert redact.HIDDEN in text
+    assert [word for word in ("s3cret", "b2xk", "bmV3") if word in text] == []
+
+
+def test_the_hash_is_stable_and_names_this_plan_alone() -> None:
+    assert planned().hash == planned().hash
+    assert planned().hash != planned("Another commit").hash
