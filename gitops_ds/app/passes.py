@@ -20,6 +20,7 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import make
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
+from gitops_ds.source import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,25 @@ async def plan(repository: repositories.Named, snapshot: Snapshot, target: Targe
 async def apply(
     repository: repositories.Named, snapshot: Snapshot, target: Target, asked: deploy.Asked, emit: Emit
 ) -> tuple[Plan, PassEnded]:
-    """One whole pass against a live cluster."""
+    """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the last, without consent."""
     async with drafted(repository, snapshot, target, asked) as (place, draft):
+        if not asked.go_back:
+            await _refuse_going_back(repository, draft)
         ended, _ = await deploy.carry_out(place, draft, asked, emit, time.time)
         return draft.plan, ended
+
+
+async def _refuse_going_back(repository: repositories.Named, draft: deploy.Draft) -> None:
+    last, commit = draft.state.last_attempted, draft.commit
+    if last is None or commit is None or last == commit.id:
+        return
+    async with repositories.opened(repository) as found:
+        try:
+            movement = await found.movement(last, commit.id)
+        except errors.RevisionUnknown:  # rewritten by a force-push: another line, not an older commit
+            return
+    if movement is reading.Movement.REWOUND:
+        raise reading.rewound(repository.display, last, commit.id)
 
 
 def _place(cluster: Cluster, repository: repositories.Named, found: Prepared, target: Target) -> deploy.Place:

@@ -40,7 +40,14 @@ async def _apply(given: dict[str, Any]) -> int:
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection)
     guards = prune.Guards(prune=given["prune"])
-    asked = deploy.Asked(guards, given["adopt"], given["force_conflicts"], approved=given["approve"], patience=given["timeout"])
+    asked = deploy.Asked(
+        guards,
+        given["adopt"],
+        given["force_conflicts"],
+        approved=given["approve"],
+        patience=given["timeout"],
+        go_back=given["revision"] is not None,
+    )
     text = given["output"] == "text"
 
     def emit(record: Record) -> None:

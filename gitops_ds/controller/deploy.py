@@ -31,7 +31,10 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a caller wants of a pass; `patience` is how many seconds agents are waited for that others depend on."""
+    """What a caller wants of a pass.
+
+    `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit.
+    """
 
     guards: Guards = Guards()
     adopt: bool = False
@@ -39,6 +42,7 @@ class Asked:
     drift: Drift = Drift.CORRECT
     approved: str = ""
     patience: float = 300.0
+    go_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

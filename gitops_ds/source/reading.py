@@ -130,7 +130,7 @@ def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
     """The error that asks for consent to go back."""
     return errors.HistoryRewound(
         f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what was applied; "
-        "push a revert commit instead, or apply the older commit by name to consent"
+        f"push a revert commit instead, or consent with `gitops-ds apply --revision {tip[:12]}`"
     )
 
 

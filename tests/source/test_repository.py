@@ -247,7 +247,7 @@ def test_the_way_of_a_branch_is_forward_rewritten_or_rewound(upstream: Upstream)
         assert not await repository.is_ancestor(second, other)
 
     use(upstream, work)
-    assert "apply the older commit by name" in str(reading.rewound("https://h/a", second, first))
+    assert "gitops-ds apply --revision" in str(reading.rewound("https://h/a", second, first))
 
 
 def test_a_revert_of_a_commit_in_the_middle_keeps_what_came_after(upstream: Upstream) -> None:
