@@ -50,7 +50,6 @@ class Section:
 
     page: Path
     title: str
-    text: str
     blocks: tuple[Block, ...]
 
     @property
@@ -76,7 +75,7 @@ def sections(page: Path) -> Iterator[Section]:
             Block(b["language"], b["comment"] or "", b["text"], first + part.count("\n", 0, b.start()))
             for b in _BLOCK.finditer(part)
         )
-        yield Section(page, title, part, tuple(blocks))
+        yield Section(page, title, tuple(blocks))
 
 
 def _without_blocks(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -37,8 +36,6 @@ def script(section: Section) -> str:
 
 def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
     desk.mkdir()
-    if "examples-repo" in section.text:
-        shutil.copytree(ROOT / "examples-repo", desk / "examples-repo")
     done = subprocess.run(
         ["bash", "-c", script(section)],
         cwd=desk,
