@@ -1,0 +1,57 @@
+"""The ways back: an older commit needs consent, and a template that somebody made by hand can be taken into Git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane
+from tests.cluster import program
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+
+MANIFEST = """\
+# The agent of every node.
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, namespace: {space}}}
+spec:
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+    metadata: {{labels: {{app: agent}}}}
+    spec:
+      containers:
+        - name: agent
+          image: 'registry.example.com/agent:{tag}'  # bump me
+"""
+
+
+def test_a_branch_that_went_back_is_applied_only_by_name(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    control_plane.kubectl("create", "namespace", "going-back")
+    at = program.desk(tmp_path, control_plane.kubeconfig)
+    old = at.commit("one", agent=MANIFEST.format(space="going-back", tag=1))
+    at.commit("two", agent=MANIFEST.format(space="going-back", tag=2))
+    assert at.run("apply").code == 0
+    at.git("reset", "--hard", "--quiet", old)
+    refused = at.run("apply")
+    assert refused.code == 3
+    assert f"consent with `gitops-ds apply --revision {old[:12]}`" in refused.err
+    assert at.run("apply", "--revision", old).code == 0
+    assert at.run("plan", "--exit-code").code == 0
+
+
+def test_a_template_made_by_hand_is_written_into_its_file(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    control_plane.kubectl("create", "namespace", "by-hand")
+    at = program.desk(tmp_path, control_plane.kubeconfig)
+    at.commit("one", agent=MANIFEST.format(space="by-hand", tag=1))
+    assert at.run("apply", "--wait").code == 0
+    control_plane.kubectl("-n", "by-hand", "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
+    program.rolled_out(control_plane, "by-hand", "agent")
+    done = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--push", "-C", at.origin)
+    assert done.code == 0, done.err
+    at.git("pull", "--quiet", "origin", "main")
+    assert (at.tree / "agent.yaml").read_text() == MANIFEST.format(space="by-hand", tag=9)
+    again = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2")
+    assert again.code == 1
+    assert "nothing to take back" in again.err
