@@ -27,10 +27,10 @@ HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE.parents[1] / "schemas/plan.schema.json").read_text())
 
 
-def owned(body: dict[str, Any], uid: str) -> dict[str, Any]:
+def owned(body: dict[str, Any], uid: str, owner: str = "test") -> dict[str, Any]:
     """The object as a cluster holds it."""
     made: dict[str, Any] = defaults.defaulted(body)
-    made["metadata"] = {**body["metadata"], "uid": uid, "labels": {names.OWNER_LABEL: "test"}}
+    made["metadata"] = {**body["metadata"], "uid": uid, "labels": {names.OWNER_LABEL: owner}}
     return made
 
 
@@ -64,10 +64,11 @@ def node(name: str, **labels: str) -> dict[str, Any]:
 
 def planned(subject: str = "A change") -> Plan:
     back, fresh, deleted = (owned(daemonset(name, "agent:2"), name) for name in ("back", "fresh", "leaving"))
+    neighbour = owned(daemonset("neighbour"), "neighbour", "another repository")
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "data": {"a": "b2xk"}}
     revisions = [revision(back, 1, "agent:1"), revision(back, 2, "agent:2"), revision(fresh, 2, "agent:2")]
     nodes = [node("linux-0", os="linux"), node("linux-1", os="linux"), node("windows-0", os="windows")]
-    live = inventory.assemble([back, fresh, deleted, owned(secret, "secret"), *revisions, *nodes])
+    live = inventory.assemble([back, fresh, deleted, neighbour, owned(secret, "secret"), *revisions, *nodes])
     files = {
         "back.yaml": daemonset("back", "agent:1"),
         "fresh.yaml": daemonset(
@@ -107,3 +108,12 @@ def test_no_form_shows_a_secret(form: Any) -> None:
 def test_the_hash_is_stable_and_names_this_plan_alone() -> None:
     assert planned().hash == planned().hash
     assert planned().hash != planned("Another commit").hash
+
+
+def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
+    asked = make.plan(
+        prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
+        inventory.assemble([owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]),
+        Terms(Stamp("test"), Guards(prune=True, share=1.0)),
+    )
+    assert ([change.key.name for change in asked.changes], asked.refusals) == (["c"], ())
