@@ -10,6 +10,7 @@ from gitops_ds import errors
 from gitops_ds.app import ledger, repositories
 from gitops_ds.app.fleet import Agent
 from gitops_ds.app.rewriting import Wanted
+from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.source import person, revision
 from gitops_ds.source.repository import Repository
@@ -81,7 +82,8 @@ async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> Wanted:
 
 def _reason(agent: Agent, asked: Asked) -> str:
     where = f"revision {asked.to_revision}" if asked.to_revision is not None else f"commit {asked.to_commit}"
-    return f"Back to {where} of {agent.key}.\n\n{agent.health.state}: {agent.health.message}"
+    text = f"Back to {where} of {agent.key}."
+    return text if agent.health.state is HealthState.HEALTHY else f"{text}\n\n{agent.health.state}: {agent.health.message}"
 
 
 _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")

@@ -92,4 +92,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    except Exception as error:
+        click.echo(
+            f"error: this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with what -vv prints", err=True
+        )
+        if "-vv" in sys.argv:
+            traceback.print_exception(error)
+        code = 3
     sys.exit(code or 0)

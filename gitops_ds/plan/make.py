@@ -109,7 +109,8 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
     wanted = probe(manifest, old, terms)
     if answer is not None and answer.body is not None:
-        new: Body = ownership.without_abandoned(old, wanted, answer.body)
+        # kubectl's create owns fields that were defaults: taken away, they come back by default.
+        new: Body = defaults.defaulted(ownership.without_abandoned(old, wanted, answer.body))
     else:
         new = predict.applied(old, wanted)
     if answer is not None and answer.body is not None and _unchanged(old, answer.body) and not fields.compare(old, new):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gitops_ds.kinds import served
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.objects import show_path
@@ -65,7 +66,8 @@ def _as_json(finding: Finding) -> dict[str, Any]:
             last = end or place
             told |= {"line": place.line, "column": place.column, "endLine": last.line, "endColumn": last.column}
     if key:
-        version = f"{key.group}/v1" if key.group else "v1"
+        served_as = served.RESOURCES.get((key.group, key.kind))
+        version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
         told["object"] = {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}
     told |= {"environment": finding.cluster, "path": show_path(finding.path), "fingerprint": fingerprint(finding)}
     return told

@@ -25,7 +25,7 @@ _NOT_YET = ("templates", "election", "notify", "journal")
 _NOT_YET_INSIDE = {
     "repository": ("verify", "proxy", "author"),
     "cluster": ("qps",),
-    "apply": ("impersonate", "dryRun", "timeout"),
+    "apply": ("impersonate", "dryRun", "timeout", "guards.emptyRender", "guards.maxDeletes"),
     "controller": ("concurrency", "scheduling"),
     "listen": ("webhook", "tls", "page", "metrics"),
     "log": ("level",),
@@ -96,7 +96,7 @@ def read(file: str) -> Service:
 def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
     """The settings of a document that its schema found right."""
     idle = [name for name in _NOT_YET if name in told]
-    idle += [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if name in (told.get(group) or {})]
+    idle += [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if _is_said(told.get(group), name)]
     if idle:
         raise SettingsError(f"{file}: {', '.join(idle)}: known, but without effect in this version; remove it")
     cluster = told.get("cluster") or {}
@@ -111,6 +111,15 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         listen=(told.get("listen") or {}).get("address") or "",
         log_format=log.get("format") or "text",
     )
+
+
+def _is_said(group: Any, name: str) -> bool:
+    """Whether a group of the file has the key, which may be a way: `guards.maxDeletes`."""
+    for step in name.split("."):
+        if not isinstance(group, Mapping) or step not in group:
+            return False
+        group = group[step]
+    return True
 
 
 def _repository(told: Mapping[str, Any]) -> RepositorySettings:

@@ -18,9 +18,9 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
     """
     name, mail = os.environ.get("GIT_AUTHOR_NAME") or "", os.environ.get("GIT_AUTHOR_EMAIL") or ""
     if not (name and mail):
-        levels = [git.config.get_config_path(level) for level in ("system", "user", "global")]
-        if directory is not None:
-            levels.append(str(directory / ".git" / "config"))
+        # The nearest file that says it wins: https://git-scm.com/docs/git-config#FILES
+        levels = [str(directory / ".git" / "config")] if directory is not None else []
+        levels += [git.config.get_config_path(level) for level in ("global", "user", "system")]
         for file in levels:
             if Path(file).is_file():
                 try:

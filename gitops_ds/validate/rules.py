@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate import naming, pod_rules, workloads
+from gitops_ds.validate import bindings, naming, pod_rules, workloads
 from gitops_ds.validate.rule import Rule, refused
 
 RULES: Final[tuple[Rule, ...]] = (
+    refused("DS005", "service accounts among subjects have a namespace", bindings.accounts_have_a_namespace),
     refused("DS006", "ports from 1 to 65535", pod_rules.port_numbers),
     refused("DS010", "quantities can be read", pod_rules.amounts),
     refused("DS011", "names, labels and annotations can be kept", naming.names),

@@ -119,16 +119,11 @@ def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> It
             yield f"{prefix}{name}"
 
 
-# The two guards that can't be set: an empty render never deletes, and nodes are counted instead of objects.
-FIXED = {"apply.guards.emptyRender", "apply.guards.maxDeletes"}
-
-
 def idle(name: str) -> bool:
     """Whether the setting has no effect yet."""
-    if name in FIXED:
-        return True
     group, _, rest = name.partition(".")
-    return group in service._NOT_YET or rest.partition(".")[0] in service._NOT_YET_INSIDE.get(group, ())
+    known = service._NOT_YET_INSIDE.get(group, ())
+    return group in service._NOT_YET or rest in known or rest.partition(".")[0] in known
 
 
 def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:

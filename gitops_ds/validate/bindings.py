@@ -1,0 +1,18 @@
+"""Rules about who gets a role. https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitops_ds.model.objects import Body, Path
+from gitops_ds.validate import rule
+
+
+def accounts_have_a_namespace(body: Body) -> Iterator[tuple[Path, str]]:
+    """A service account among the subjects names its namespace; nothing stands in for it."""
+    if body.get("kind") not in ("RoleBinding", "ClusterRoleBinding"):
+        return
+    for at, subject in enumerate(rule.items(body.get("subjects"))):
+        told = rule.section(subject)
+        if told.get("kind") == "ServiceAccount" and not told.get("namespace"):
+            yield ("subjects", at), f'the service account "{told.get("name", "")}" needs its namespace here'
