@@ -14,7 +14,7 @@ from gitops_ds import errors
 from gitops_ds.controller import deploy, live, state
 from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.model.deployment import CommitRejected, NewCommit, PassFailed, State
+from gitops_ds.model.deployment import CommitRejected, NewCommit, PassFailed, State, Unchanged
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
@@ -44,6 +44,15 @@ class Timing:
     chance: Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet."""
+
+    tip: CommitId
+    prepared: Prepared | None = None
+    snapshot: Snapshot | None = None
+
+
 class Loop:
     """One repository on one cluster."""
 
@@ -55,10 +64,12 @@ class Loop:
         self._stir = 0
         self._wish = asyncio.Event()
         self._wish.set()
+        self._alarm: asyncio.TimerHandle | None = None
         self._failures, self._complaint = 0, ""
         self._stopping = False
         self._state: State | None = None
-        self._prepared: tuple[CommitId, Prepared, Snapshot] | None = None
+        self._choice: Choice | None = None
+        self._told: CommitId | None = None
         self._settled: tuple[CommitId, int] | None = None
         self.first_pass = asyncio.Event()
 
@@ -78,14 +89,29 @@ class Loop:
 
     def _stirred(self) -> None:
         self._stir += 1
-        asyncio.get_running_loop().call_later(SETTLE, self.ask)
+        self._ask_in(SETTLE)
+
+    def _ask_in(self, seconds: float) -> None:
+        """Wants a pass then, unless one is wanted earlier; a pass that begins takes every such wish with it."""
+        loop = asyncio.get_running_loop()
+        if self._alarm is not None:
+            if self._alarm.when() <= loop.time() + seconds:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_later(seconds, self.ask)
+
+    def _begin(self) -> None:
+        self._wish.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def run(self) -> None:
         """Passes, one after the other, until `stop`."""
         try:
             while True:
                 await self._wish.wait()
-                self._wish.clear()
+                self._begin()
                 if self._stopping:
                     return
                 self._busy = True
@@ -98,32 +124,35 @@ class Loop:
     async def _pass(self) -> None:
         try:
             left = await self._once()
+        except errors.GitopsError as error:
+            self._failed(error)
+        else:
             self._failures, self._complaint = 0, ""
             if left:
-                self._again(self._timing.retry)
-        except errors.GitopsError as error:
-            self._failures += 1
-            wait = min(self._timing.retry * 2 ** (self._failures - 1), LONGEST_RETRY) if error.retryable else None
-            wait = None if wait is None else wait * (1 + self._timing.chance() / 10)
-            if str(error) != self._complaint:  # said once, not at every tick of the schedule
-                self._emit(PassFailed(self._timing.clock(), str(error), wait))
-            self._complaint = str(error)
-            if isinstance(error, errors.Conflict | errors.Expired):
-                self._state = None  # somebody else wrote it: read it again
-            if wait is not None:
-                self._again(wait)
+                self._ask_in(self._timing.retry)
 
-    def _again(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self.ask)
+    def _failed(self, error: errors.GitopsError) -> None:
+        self._failures += 1
+        wait = None
+        if error.retryable:
+            wait = min(self._timing.retry * 2.0 ** min(self._failures - 1, 16), LONGEST_RETRY) * (1 + self._timing.chance() / 10)
+            self._ask_in(wait)
+        if str(error) != self._complaint:  # said once, not at every tick of the schedule
+            self._emit(PassFailed(self._timing.clock(), str(error), wait))
+        self._complaint = str(error)
+        self._state = None  # somebody may have written it, to agree to a rewind or as another process: it is read again
 
     async def _once(self) -> bool:
         """One pass; whether something was left that a later pass may do."""
         tip = await self._source.tip()
         stir = self._stir
         if self._settled == (tip, stir):
+            self._emit(Unchanged(self._timing.clock(), tip))
             return False
         known = self._state = self._state or await state.load(self._place.cluster, self._place.namespace, self._place.owner)
-        prepared, snapshot = await self._what_to_apply(tip, known)
+        if self._choice is None or self._choice.tip != tip:
+            self._choice = await self._choose(tip, known)
+        prepared, snapshot = self._choice.prepared, self._choice.snapshot
         if prepared is None or snapshot is None:
             self._settled = (tip, stir)
             return False
@@ -138,35 +167,32 @@ class Loop:
             self._stirred()  # what was written comes back through the watches; look once more when it has
         return waiting
 
-    async def _what_to_apply(self, tip: CommitId, known: State) -> tuple[Prepared | None, Snapshot | None]:
-        """The tip, if it may be applied; else the last good commit, which stays; else nothing."""
-        if self._prepared is None or self._prepared[0] != tip:
-            await self._meet(tip, known)
-        if self._prepared is None:
-            return None, None
-        return self._prepared[1], self._prepared[2]
-
-    async def _meet(self, tip: CommitId, known: State) -> None:
-        last = known.last_attempted
+    async def _choose(self, tip: CommitId, known: State) -> Choice:
+        """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
         snapshot = await self._source.snapshot(tip)
-        if held := next((held for held in known.held if held.commit == tip), None):
-            raise errors.Refused(f"commit {tip[:12]} is held ({held.reason}): the last good one stays")
-        movement = await self._movement(last, tip)
-        if movement is Movement.REWOUND:
-            raise errors.HistoryRewound(
-                f"the branch went back from {(last or '')[:12]} to {tip[:12]}, an older commit: nothing is applied until a newer "
-                f"one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
-            )
-        info = snapshot.commit
-        if tip != last and info is not None:
-            self._emit(NewCommit(self._timing.clock(), tip, info.subject, info.author, movement is Movement.REWRITTEN))
+        movement = await self._movement(known.last_attempted, tip)
+        _check_allowed(tip, movement, known)
         prepared = self._source.prepare(snapshot)
+        self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
-            self._prepared = (tip, prepared, snapshot)
+            return Choice(tip, prepared, snapshot)
+        if known.last_good is None:
+            return Choice(tip)
+        good = await self._source.snapshot(known.last_good)
+        prepared = self._source.prepare(good)
+        return Choice(tip, prepared, good) if prepared.deployable else Choice(tip)
+
+    def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
+        """Tells a commit once, also when the pass that met it failed later and is taken again."""
+        info = snapshot.commit
+        if info is None or info.id == self._told:
             return
-        refused = tuple(finding for finding in prepared.findings if finding.refused)
-        self._emit(CommitRejected(self._timing.clock(), tip, refused))
-        await self._stay_at(known.last_good, tip)
+        self._told = info.id
+        if info.id != known.last_attempted:
+            self._emit(NewCommit(self._timing.clock(), info.id, info.subject, info.author, movement is Movement.REWRITTEN))
+        if not prepared.deployable:
+            refused = tuple(finding for finding in prepared.findings if finding.refused)
+            self._emit(CommitRejected(self._timing.clock(), info.id, refused))
 
     async def _movement(self, last: CommitId | None, tip: CommitId) -> Movement:
         if last is None or last == tip:
@@ -176,12 +202,12 @@ class Loop:
         except errors.RevisionUnknown:  # the old line was removed from the server
             return Movement.REWRITTEN
 
-    async def _stay_at(self, good: CommitId | None, tip: CommitId) -> None:
-        """Goes on with the last good commit under the name of the tip, so that drift is still looked after."""
-        self._prepared = None
-        if good is None:
-            return
-        snapshot = await self._source.snapshot(good)
-        prepared = self._source.prepare(snapshot)
-        if prepared.deployable:
-            self._prepared = (tip, prepared, snapshot)
+
+def _check_allowed(tip: CommitId, movement: Movement, known: State) -> None:
+    if held := next((held for held in known.held if held.commit == tip), None):
+        raise errors.Refused(f"commit {tip[:12]} is held ({held.reason}): the last good one stays")
+    if movement is Movement.REWOUND:
+        raise errors.HistoryRewound(
+            f"the branch went back from {(known.last_attempted or '')[:12]} to {tip[:12]}, an older commit: nothing is applied "
+            f"until a newer one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
+        )

@@ -95,3 +95,10 @@ class PassFailed(Record):
 
     message: str
     retry_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged(Record):
+    """Git was looked at, and neither it nor the cluster moved since the last pass."""
+
+    commit: CommitId

@@ -18,7 +18,7 @@ class Metrics:
         self._passes = Counter("gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made)
         self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
         self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
-        self._last = Gauge("gitopsds_last_success_timestamp_seconds", "When a pass last succeeded.", registry=made)
+        self._last = Gauge("gitopsds_git_last_success_timestamp_seconds", "When Git last was as the cluster is.", registry=made)
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
         self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
 
@@ -32,6 +32,9 @@ class Metrics:
                 self._info.labels(commit or "").set(1)
                 for refusal in refusals:
                     self._refused.labels(refusal.guard).inc()
+            case deployment.Unchanged(at=at):
+                self._passes.labels("unchanged").inc()
+                self._last.set(at)
             case deployment.PassFailed():
                 self._passes.labels("failure").inc()
             case deployment.Applied(change=change):
