@@ -50,7 +50,7 @@ def deployable(found: Prepared) -> Prepared:
 
 def owner_of(found: Prepared, repository: repositories.Named) -> str:
     """The id under which the repository owns objects in that cluster."""
-    return state.identity(found.bundle.owner_hint, repository.display, repository.path, found.bundle.cluster.name)
+    return state.identity(found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def plan(repository: repositories.Named, snapshot: Snapshot, target: Targe
     found = deployable(prepared(snapshot, target))
     live = inventory.read(target.inventory) if target.inventory is not None else inventory.simulated(target.simulate or 0)
     commit = snapshot.commit
-    stamp = Stamp(owner_of(found, repository), repository.display, commit.id if commit else "", commit.subject if commit else "")
+    stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")
     return make.plan(
         found.bundle, live, Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved)
     )
@@ -104,4 +104,4 @@ async def _refuse_going_back(repository: repositories.Named, draft: deploy.Draft
 
 def _place(cluster: Cluster, repository: repositories.Named, found: Prepared, target: Target) -> deploy.Place:
     owner = owner_of(found, repository)
-    return deploy.Place(cluster, target.connection.state_namespace, owner, repository.display, repository.path)
+    return deploy.Place(cluster, target.connection.state_namespace, owner, repository.identity, repository.path)

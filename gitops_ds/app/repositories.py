@@ -11,7 +11,8 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import address, expand, revision, worktree
+from gitops_ds.render import bundle
+from gitops_ds.source import address, desk, expand, revision, worktree
 from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
 from gitops_ds.source.repository import Repository
 
@@ -26,8 +27,19 @@ class Named:
 
     @property
     def display(self) -> str:
-        """For people and annotations; holds no credentials."""
+        """For people; holds no credentials."""
         return self.where.display if self.where else str(self.directory)
+
+    @property
+    def identity(self) -> str:
+        """What the repository is called in a cluster."""
+        return identity(self.where) if self.where else self.display
+
+
+def identity(where: address.Address) -> str:
+    """What a repository is called in a cluster: of a work tree the server it came from, so that all its clones are one."""
+    origin = desk.origin(Path(where.display)) if where.scheme is address.Scheme.FILE else None
+    return origin or where.display
 
 
 def cache_directory() -> Path:
@@ -94,12 +106,16 @@ async def commit_snapshot(repository: Repository, at: str | None, path: str) -> 
 async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
     """The snapshot of a commit, its kustomizations expanded."""
     await repository.fetch(commit)
-    return await expand.expand(await repository.snapshot(commit, path))
+    return await _expanded(await repository.snapshot(commit, path))
 
 
 async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
     """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
     if repository.directory is not None and at is None and not committed:
-        return await expand.expand(worktree.snapshot(repository.directory, repository.path))
+        return await _expanded(worktree.snapshot(repository.directory, repository.path))
     async with opened(repository) as found:
         return await commit_snapshot(found, at, repository.path)
+
+
+async def _expanded(found: Snapshot) -> Snapshot:
+    return await expand.expand(found, expand.Which(bundle.ignored(found), bundle.kustomizations(found)))

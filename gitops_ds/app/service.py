@@ -54,9 +54,12 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         loop.add_signal_handler(number, stopping.set)
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(contextlib.suppress(_Stopped))
         cluster = await stack.enter_async_context(clusters.opened(connection))
         version = await cluster.version()
-        deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk)) if service.repository.url else None
+        deployer = None
+        if service.repository.url:
+            deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk, stopping))
         if service.listen:
             runner = await web.serve(service.listen, counters, lambda: deployer is None or deployer.first_pass.is_set())
             stack.push_async_callback(runner.cleanup)
@@ -104,7 +107,9 @@ async def _wish(deployer: sync.Loop) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _deployer(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> AsyncIterator[sync.Loop]:
+async def _deployer(
+    service: Service, cluster: Cluster, tell: Emit, at_desk: bool, stopping: asyncio.Event
+) -> AsyncIterator[sync.Loop]:
     settings = service.repository
     where = address.parse(settings.url, allow_local=at_desk or settings.allow_local)
     wanted = _revision(settings)
@@ -123,9 +128,10 @@ async def _deployer(service: Service, cluster: Cluster, tell: Emit, at_desk: boo
             return prepare.prepare(found, cluster=service.cluster.name)
 
         # The owner's id needs the repository's own name, so the first look happens before the loop begins.
-        first = prepared(await _patiently(lambda: _first(repository, wanted, snapshot), settings.retry_interval, tell))
-        id = state.identity(first.bundle.owner_hint, where.display, settings.path, first.bundle.cluster.name)
-        place = Place(cluster, service.cluster.namespace, id, where.display, settings.path)
+        first = prepared(await _patiently(lambda: _first(repository, wanted, snapshot), settings.retry_interval, tell, stopping))
+        called = repositories.identity(where)
+        id = state.identity(first.bundle.owner_hint, called, settings.path, first.bundle.cluster.name)
+        place = Place(cluster, service.cluster.namespace, id, called, settings.path)
         source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
         timing = sync.Timing(settings.retry_interval, time.time, random.random)
         yield sync.Loop(source, place, service.apply, tell, timing)
@@ -137,14 +143,23 @@ async def _first(
     return await snapshot(await repository.tip(wanted))
 
 
-async def _patiently(look: Callable[[], Awaitable[Snapshot]], seconds: float, tell: Emit) -> Snapshot:
-    """Looks again as long as Git can't be reached; other errors are for a person."""
-    while True:
+class _Stopped(Exception):  # noqa: N818  no error: a person ended the service
+    """Asked to stop before the first look at Git came to its end."""
+
+
+async def _patiently(look: Callable[[], Awaitable[Snapshot]], seconds: float, tell: Emit, stopping: asyncio.Event) -> Snapshot:
+    """Looks again as long as Git can't be reached, and says so once; other errors are for a person."""
+    said = ""
+    while not stopping.is_set():
         try:
             return await look()
         except errors.SourceUnreachable as error:
-            tell(PassFailed(time.time(), str(error), seconds))
-            await asyncio.sleep(seconds)
+            if str(error) != said:
+                tell(PassFailed(time.time(), str(error), seconds))
+            said = str(error)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), seconds)
+    raise _Stopped
 
 
 def _revision(settings: RepositorySettings) -> revision.Revision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import git
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
-from gitops_ds.source import hardening
+from gitops_ds.source import address, hardening
 
 _AUTHOR = re.compile(r"([^<>\n]+?) <([^<>\s]+)>")
 
@@ -19,6 +20,19 @@ def begin(directory: Path, subject: str, author: str) -> CommitId:
     with git.Repo.init(directory, initial_branch="main") as repository, repository.config_writer() as settings:
         settings.set_value("receive", "denyCurrentBranch", "updateInstead")
     return commit(directory, subject, author)
+
+
+def origin(directory: Path) -> str | None:
+    """The address of the remote `origin` of a work tree, without credentials; None where there is none."""
+    try:
+        with git.Repo(directory) as repository:
+            url = repository.config_reader("repository").get_value('remote "origin"', "url", "")
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, configparser.Error, OSError):
+        return None
+    try:
+        return address.parse(str(url), allow_local=True).display if url else None
+    except errors.UsageError:
+        return address.scrub(str(url))
 
 
 def commit(directory: Path, subject: str, author: str) -> CommitId:

@@ -55,3 +55,14 @@ def test_a_template_made_by_hand_is_written_into_its_file(tmp_path: Path, contro
     again = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2")
     assert again.code == 1
     assert "nothing to take back" in again.err
+
+
+def test_every_clone_of_a_repository_is_the_same_owner(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    control_plane.kubectl("create", "namespace", "two-clones")
+    one = program.desk(tmp_path, control_plane.kubeconfig)
+    one.commit("one", agent=MANIFEST.format(space="two-clones", tag=1))
+    assert one.run("apply").code == 0
+    one.git("clone", "--quiet", str(tmp_path / "origin.git"), str(tmp_path / "other/tree"))
+    other = program.Desk(tmp_path / "other", one.kubeconfig, one.environment)
+    for applied in (other.run("apply"), other.run("apply", one.origin)):
+        assert (applied.code, "0 written, 1 unchanged" in applied.out) == (0, True), applied.err
