@@ -143,7 +143,7 @@ async def _first(
     return await snapshot(await repository.tip(wanted))
 
 
-class _Stopped(Exception):  # noqa: N818  no error: a person ended the service
+class _Stopped(Exception):
     """Asked to stop before the first look at Git came to its end."""
 
 

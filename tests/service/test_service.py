@@ -1,0 +1,66 @@
+"""The installed program as a service, against a real API server and a real git server."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+PROGRAM = Path(sys.executable).parent / "gitops-ds"
+
+
+def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 30.0) -> None:
+    """Polls until it is so; the program has no other way to tell us."""
+    deadline = time.monotonic() + seconds
+    while not told():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def running(directory: Path, plane: controlplane.ControlPlane, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The service and the file of its log; it is gone afterwards."""
+    log = directory / "log"
+    words = (PROGRAM, "run", "--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test", *options)
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache")}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
+    try:
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_server_that_is_away_is_told_once_and_the_service_ends_when_asked(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
+    url = f"https://localhost:{controlplane.free_port()}/none"
+    with running(tmp_path, api_server, "-C", url, "--interval", "1s") as (process, log):
+        until(lambda: "tried again" in log.read_text(), log.read_text)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+        assert log.read_text().count("tried again") == 1
+
+
+def test_wrong_credentials_end_the_start(tmp_path: Path, api_server: controlplane.ControlPlane) -> None:
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        server.repository("fleet").commit({"a.yaml": "{}"})
+        (tmp_path / "ca").write_bytes(server.authority)
+        (tmp_path / "token").write_text("wrong")
+        settings = tmp_path / "settings.yaml"
+        settings.write_text(
+            f"repository: {{url: '{server.url}/fleet', credentials: {{tokenFile: {tmp_path}/token, caFile: {tmp_path}/ca}}}}\n"
+        )
+        with running(tmp_path, api_server, "--settings", str(settings)) as (process, log):
+            assert process.wait(30) == 3, log.read_text()
+            assert log.read_text().startswith("error: ")
