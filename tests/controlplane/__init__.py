@@ -153,7 +153,8 @@ class ControlPlane:
             "--cert-dir", str(self.directory / "pki"), "--token-auth-file", str(self.directory / "tokens.csv"),
             "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
             "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
-            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition", "--allow-privileged",
+            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition",
+            "--allow-privileged",
             *self.wanted.api_server_options,
         )  # fmt: skip
 
