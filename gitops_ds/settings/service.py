@@ -124,12 +124,16 @@ def _is_said(group: Any, name: str) -> bool:
 
 def _repository(told: Mapping[str, Any]) -> RepositorySettings:
     texts = {name: str(told[name]) for name in ("url", "branch", "tag", "semver", "commit", "ref", "path") if name in told}
-    times = {"interval": "interval", "jitter": "jitter", "retryInterval": "retry_interval", "timeout": "timeout"}
+    times = {"interval": "interval", "retryInterval": "retry_interval", "timeout": "timeout"}
     seconds_of = {ours: seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
     found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
-    if "jitter" not in seconds_of:
-        found = replace(found, jitter=found.interval / 10)
+    found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
     return replace(found, limits=told.get("limits") or {}, credentials=told.get("credentials") or {})
+
+
+def _jitter(said: int | str, interval: float) -> float:
+    """In seconds; a number counts seconds, per cent are of the interval."""
+    return float(said) if isinstance(said, int) else interval * float(said.removesuffix("%")) / 100
 
 
 def _apply(told: Mapping[str, Any]) -> Asked:
