@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gitops_ds import __version__, errors
 from gitops_ds.app import clusters, repositories
-from gitops_ds.app.service import _credentials, _revision
+from gitops_ds.app.service import credentials_of, revision_of
 from gitops_ds.kinds import openapi, served, yaml_nodes
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
@@ -145,8 +145,8 @@ async def _followed(service: Service) -> tuple[str, Snapshot]:
     """The repository of the settings, with their credentials, as the service would see it."""
     told = service.repository
     where = address.parse(told.url, allow_local=told.allow_local)
-    async with Repository(where, repositories.cache_directory(), _credentials(told, where, at_desk=False)) as repository:
-        return where.display, await repositories.snapshot_of(repository, await repository.tip(_revision(told)), told.path)
+    async with Repository(where, repositories.cache_directory(), credentials_of(told, where, at_desk=False)) as repository:
+        return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
 
 
 def _kustomize() -> Line:

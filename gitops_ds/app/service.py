@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from gitops_ds import errors
 from gitops_ds.app import clusters, repositories
 from gitops_ds.app.clusters import Connection
-from gitops_ds.controller import state, sync
+from gitops_ds.controller import events, state, sync
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.model.cluster import Cluster
@@ -35,6 +35,7 @@ from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.repository import Repository
 
 Say = Callable[[str], None]
+GRACE = 4.0  # seconds that a pass or a turn has to come to its end
 
 
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
@@ -57,34 +58,34 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         stack.enter_context(contextlib.suppress(_Stopped))
         cluster = await stack.enter_async_context(clusters.opened(connection))
         version = await cluster.version()
-        deployer = None
+        deployer: sync.Loop | None = None
+
+        def ready() -> bool:
+            return not service.repository.url or (deployer is not None and deployer.first_pass.is_set())
+
+        if service.listen:
+            runner = await web.serve(service.listen, counters, ready)
+            stack.push_async_callback(runner.cleanup)
         if service.repository.url:
             deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk, stopping))
-        if service.listen:
-            runner = await web.serve(service.listen, counters, lambda: deployer is None or deployer.first_pass.is_set())
-            stack.push_async_callback(runner.cleanup)
-        async with asyncio.TaskGroup() as group:
-            parts = [group.create_task(_until(stopping, group, service, cluster, deployer, tell))]
-            if deployer is not None:
-                schedule = _schedule(service.repository, deployer)
-                stack.callback(schedule.shutdown, wait=False)
-                parts.append(group.create_task(deployer.run()))
-            say(_ready(service, version))
+        controller = None
+        if service.powers is not Powers.PACE:  # no agent has a rollout policy yet, so there is nothing to pace
+            controller = Controller(cluster, service.powers, tell, clock=time.time, chance=random.random)
+        await _until(stopping, [part for part in (deployer, controller) if part is not None], lambda: say(_ready(service, version)))
 
 
-async def _until(
-    stopping: asyncio.Event, group: asyncio.TaskGroup, service: Service, cluster: Cluster, deployer: sync.Loop | None, tell: Emit
-) -> None:
-    """Runs the controller where its powers have work for it, and ends everything when asked to stop."""
-    controller = None
-    if service.powers is not Powers.PACE:  # no agent has a rollout policy yet, so there is nothing to pace
-        controller = Controller(cluster, service.powers, tell, clock=time.time, chance=random.random)
-        group.create_task(controller.run())
-    await stopping.wait()
-    if controller is not None:
-        controller.stop()
-    if deployer is not None:
-        deployer.stop()
+async def _until(stopping: asyncio.Event, parts: Sequence[sync.Loop | Controller], begun: Callable[[], None]) -> None:
+    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part.run()) for part in parts]
+        begun()
+        await stopping.wait()
+        for part in parts:
+            part.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=GRACE)
+            for task in late:
+                task.cancel()
 
 
 def _ready(service: Service, version: str) -> str:
@@ -112,14 +113,14 @@ async def _deployer(
 ) -> AsyncIterator[sync.Loop]:
     settings = service.repository
     where = address.parse(settings.url, allow_local=at_desk or settings.allow_local)
-    wanted = _revision(settings)
+    wanted = revision_of(settings)
     limits = Limits(
         seconds=settings.timeout,
         bytes=settings.limits.get("bytes", DEFAULT.bytes),
         files=settings.limits.get("files", DEFAULT.files),
         file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
     )
-    async with Repository(where, repositories.cache_directory(), _credentials(settings, where, at_desk), limits) as repository:
+    async with Repository(where, repositories.cache_directory(), credentials_of(settings, where, at_desk), limits) as repository:
 
         async def snapshot(commit: CommitId) -> Snapshot:
             return await repositories.snapshot_of(repository, commit, settings.path)
@@ -134,7 +135,20 @@ async def _deployer(
         place = Place(cluster, service.cluster.namespace, id, called, settings.path)
         source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
         timing = sync.Timing(settings.retry_interval, time.time, random.random)
-        yield sync.Loop(source, place, service.apply, tell, timing)
+        told = events.Events(cluster, place.namespace, state.config_map_name(id))
+
+        def emit(record: Record) -> None:
+            tell(record)
+            told.hear(record)
+
+        loop = sync.Loop(source, place, service.apply, emit, timing)
+        writing = asyncio.create_task(told.run())
+        schedule = _schedule(settings, loop)
+        try:
+            yield loop
+        finally:
+            schedule.shutdown(wait=False)
+            writing.cancel()
 
 
 async def _first(
@@ -162,7 +176,8 @@ async def _patiently(look: Callable[[], Awaitable[Snapshot]], seconds: float, te
     raise _Stopped
 
 
-def _revision(settings: RepositorySettings) -> revision.Revision:
+def revision_of(settings: RepositorySettings) -> revision.Revision:
+    """What the settings follow; the server's default branch where they name nothing."""
     if not any((settings.commit, settings.ref, settings.semver, settings.tag, settings.branch)):
         return revision.Head()
     return revision.from_settings(
@@ -170,7 +185,7 @@ def _revision(settings: RepositorySettings) -> revision.Revision:
     )
 
 
-def _credentials(settings: RepositorySettings, where: address.Address, at_desk: bool) -> Credentials:
+def credentials_of(settings: RepositorySettings, where: address.Address, at_desk: bool) -> Credentials:
     """Those that the settings name files for; at a desk, without any, the person's own."""
     told = settings.credentials
     if not told and at_desk:

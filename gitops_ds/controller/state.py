@@ -37,7 +37,7 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
 
 async def load(cluster: Cluster, namespace: str, id: str) -> State:
     """The state, or an empty one where there is none. Raises ClusterError, also for a state that can't be read."""
-    name = _name(id)
+    name = config_map_name(id)
     try:
         first = await cluster.get(CONFIG_MAP, namespace, name)
     except errors.NotFound:
@@ -63,11 +63,11 @@ async def save(cluster: Cluster, namespace: str, id: str, state: State, *, chunk
     """
     data = gzip.compress(orjson.dumps(_show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
     head, *rest = [data[at : at + chunk] for at in range(0, len(data), chunk)]
-    parts = {f"{_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest}
-    old = _parts(await cluster.get(CONFIG_MAP, namespace, _name(id))) if state.version and len(data) > chunk else []
+    parts = {f"{config_map_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest}
+    old = _parts(await cluster.get(CONFIG_MAP, namespace, config_map_name(id))) if state.version and len(data) > chunk else []
     for name, piece in parts.items():
         await cluster.apply(CONFIG_MAP, _config_map(namespace, name, piece, ()), manager=names.FIELD_MANAGER, force=True)
-    body = _config_map(namespace, _name(id), head, parts)
+    body = _config_map(namespace, config_map_name(id), head, parts)
     if state.version:
         written = await cluster.replace(CONFIG_MAP, {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}})
     else:
@@ -87,7 +87,8 @@ async def _create(cluster: Cluster, namespace: str, body: Body) -> Body:
         return await cluster.create(CONFIG_MAP, body)
 
 
-def _name(id: str) -> str:
+def config_map_name(id: str) -> str:
+    """The ConfigMap that holds the state of an owner."""
     return f"gitops-ds-{id}"
 
 
