@@ -80,6 +80,7 @@ async def draft_with(
     place: Place, bundle: Bundle, commit: CommitInfo | None, asked: Asked, *, known: State, seen: Live | None = None
 ) -> Draft:
     """As `draft`, with a state that was read before."""
+    bundle = await live.with_namespaces(place.cluster, bundle)
     resources, refused = await live.resources_of(place.cluster, bundle, known.inventory)
     if seen is None:
         seen = await live.read(place.cluster, resources, place.owner)

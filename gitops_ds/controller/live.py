@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from gitops_ds import errors
-from gitops_ds.kinds import config_maps, nodes, pods, revisions, served
+from gitops_ds.kinds import config_maps, digests, nodes, pods, revisions, served
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Refusal
@@ -52,6 +52,24 @@ async def resources_of(
             if resource is not None:
                 found[key] = resource
     return found, refused
+
+
+async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
+    """The bundle with the default namespace on objects of kinds that only the cluster knows to be namespaced."""
+    namespace = bundle.cluster.namespace
+    unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
+    if not unsure or not namespace:
+        return bundle
+    known = {**await cluster.resources(), **_defined(bundle)}
+    manifests = dict(bundle.manifests)
+    for manifest in unsure:
+        resource = known.get((manifest.key.group, manifest.key.kind))
+        if resource is not None and resource.namespaced:
+            del manifests[manifest.key]
+            key = replace(manifest.key, namespace=namespace)
+            body = {**manifest.body, "metadata": {**manifest.body["metadata"], "namespace": namespace}}
+            manifests[key] = replace(manifest, key=key, body=body, digest=digests.digest(body), scope_unknown=False)
+    return replace(bundle, manifests=dict(sorted(manifests.items())))
 
 
 def _in_version(resource: Resource, manifest: Manifest) -> Resource:

@@ -156,9 +156,10 @@ class Loop:
         if prepared is None or snapshot is None:
             self._settled = (tip, stir)
             return False
-        resources, _ = await live.resources_of(self._place.cluster, prepared.bundle, known.inventory)
+        bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
+        resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
         seen = await self._caches.live(resources)
-        draft = await deploy.draft_with(self._place, prepared.bundle, snapshot.commit, self._asked, known=known, seen=seen)
+        draft = await deploy.draft_with(self._place, bundle, snapshot.commit, self._asked, known=known, seen=seen)
         ended, self._state = await deploy.carry_out(self._place, draft, self._asked, self._emit, self._timing.clock)
         waiting = any(refusal.guard == "waits" for refusal in ended.refusals)
         if not waiting and not ended.writes:
