@@ -1,0 +1,112 @@
+"""What the installed service does to DaemonSets under each of its powers, where no other DaemonSet controller runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.cluster import program
+from tests.plan.world import daemonset
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def plane(control_plane_without_daemonsets: controlplane.ControlPlane) -> controlplane.ControlPlane:
+    return control_plane_without_daemonsets
+
+
+@pytest.fixture
+def space(plane: controlplane.ControlPlane) -> str:
+    name = f"powers-{next(_numbers)}"
+    plane.kubectl("create", "namespace", name)
+    return name
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def make(plane: controlplane.ControlPlane, space: str, name: str) -> None:
+    plane.request("POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", daemonset(name, image(1), space))
+
+
+def get(plane: controlplane.ControlPlane, space: str, what: str) -> Any:
+    return json.loads(plane.kubectl("-n", space, "get", what, "-o", "json"))
+
+
+def images_by_node(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
+    pods = get(plane, space, "pods")["items"]
+    return sorted((pod["spec"]["nodeName"], pod["spec"]["containers"][0]["image"]) for pod in pods)
+
+
+def on_every_node(tag: int) -> list[tuple[str, str]]:
+    return [(f"node-{number:03d}", image(tag)) for number in range(3)]
+
+
+def revisions(plane: controlplane.ControlPlane, space: str) -> list[int]:
+    return sorted(revision["revision"] for revision in get(plane, space, "controllerrevisions")["items"])
+
+
+def is_untouched(plane: controlplane.ControlPlane, space: str, name: str) -> bool:
+    counters = get(plane, space, f"ds/{name}")["status"]
+    return not any(counters.values()) and not get(plane, space, "pods")["items"] and not revisions(plane, space)
+
+
+def test_with_full_powers_it_is_the_daemonset_controller(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+    make(plane, space, "agent")
+    with running(tmp_path, plane, "--powers", "full") as (_, log):
+        program.rolled_out(plane, space, "agent")
+        assert images_by_node(plane, space) == on_every_node(1)
+
+        plane.kubectl("-n", space, "set", "image", "ds/agent", f"agent={image(2)}")
+        program.rolled_out(plane, space, "agent")
+        assert (images_by_node(plane, space), revisions(plane, space)) == (on_every_node(2), [1, 2])
+
+        plane.kubectl("-n", space, "rollout", "undo", "ds/agent")
+        program.rolled_out(plane, space, "agent")
+        assert (images_by_node(plane, space), revisions(plane, space)) == (on_every_node(1), [2, 3])
+        assert "skipped rollback" in plane.kubectl("-n", space, "rollout", "undo", "ds/agent", "--to-revision=3")
+        assert "Traceback" not in log.read_text()
+
+
+def test_with_the_power_to_observe_it_decides_and_touches_nothing(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    make(plane, space, "first")
+    with running(tmp_path, plane, "--powers", "observe", "--log-format", "json") as (_, log):
+        for name in ("first", "second"):
+            if name == "second":
+                make(plane, space, name)
+            until(lambda name=name: f"{space}/{name}" in decided(log), log.read_text)  # type: ignore[misc]
+        # The second was taken up after the first was, so that what the first would have got is there by now.
+        assert is_untouched(plane, space, "first")
+        assert not any(told["kind"] in {"Performed", "StatusWritten"} for told in records(log))
+
+
+def test_with_the_power_to_pace_it_applies_and_leaves_agents_without_a_rollout_policy_alone(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit({"first.json": json.dumps(daemonset("first", image(1), space))})
+    words = ("-C", str(upstream.path), "--interval", "1s", "--powers", "pace")
+    with running(tmp_path, plane, *words) as (_, log):
+        until(lambda: f"created DaemonSet {space}/first" in log.read_text(), log.read_text)
+        upstream.commit({"second.json": json.dumps(daemonset("second", image(1), space))})
+        until(lambda: f"created DaemonSet {space}/second" in log.read_text(), log.read_text)
+        assert is_untouched(plane, space, "first")
+
+
+def records(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
+
+
+def decided(log: Path) -> set[str]:
+    return {told["object"].split()[-1] for told in records(log) if told["kind"] == "Decided"}
