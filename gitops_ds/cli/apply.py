@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitops_ds.cli import options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.controller.deploy import Asked
+    from gitops_ds.model.change import Plan
+    from gitops_ds.model.record import Emit, Record
 
 
 @click.command()
@@ -31,51 +37,67 @@ def apply(**given: Any) -> int:
 async def _apply(given: dict[str, Any]) -> int:
     from gitops_ds.app import clusters, passes, repositories, waiting
     from gitops_ds.controller import deploy
-    from gitops_ds.model.deployment import Applied, NotApplied
-    from gitops_ds.model.record import Record
-    from gitops_ds.plan import prune, show
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection)
-    guards = prune.Guards(prune=given["prune"])
-    asked = deploy.Asked(
-        guards,
+    if given["dry_run"]:
+        _show(await passes.plan(repository, snapshot, target, _asked(given)), given, None)
+        return 0
+    made, ended = await passes.apply(repository, snapshot, target, _asked(given), _teller(given))
+    _show(made, given, ended.writes)
+    if deploy.refusals_that_fail(ended.refusals):
+        return 1
+    if given["wait"]:
+        facts = passes.prepared(snapshot, target).bundle.cluster
+        say = partial(options.say, quiet=given["quiet"])
+        return await waiting.for_rollouts(connection, facts, made, given["timeout"], say)
+    return 0
+
+
+def _asked(given: dict[str, Any]) -> Asked:
+    """The options; a commit that is named may be an older one."""
+    from gitops_ds.controller import deploy
+    from gitops_ds.plan import prune
+
+    return deploy.Asked(
+        prune.Guards(prune=given["prune"]),
         given["adopt"],
         given["force_conflicts"],
         approved=given["approve"],
         patience=given["timeout"],
         go_back=given["revision"] is not None,
     )
-    text = given["output"] == "text"
 
-    def emit(record: Record) -> None:
-        if isinstance(record, Applied):
-            if text:
-                click.echo(f"{record.change.operation.value}d {record.change.key}")
-            for warning in record.warnings:
-                options.say(f"warning: {record.change.key}: {warning}", quiet=given["quiet"])
-        elif isinstance(record, NotApplied):
-            options.say(f"not applied: {record.refusal.message}")
 
-    if given["dry_run"]:
-        made = await passes.plan(repository, snapshot, target, asked)
-        click.echo(show.as_text(made), nl=False) if text else options.show_json(show.as_json(made))
-        return 0
-    made, ended = await passes.apply(repository, snapshot, target, asked, emit)
-    if text:
+def _teller(given: dict[str, Any]) -> Emit:
+    """Prints each write as it happens."""
+    from gitops_ds.model.deployment import Applied, NotApplied
+    from gitops_ds.report import words
+
+    def tell(told: Record) -> None:
+        if isinstance(told, Applied):
+            if given["output"] == "text":
+                click.echo(f"{words.past(told.change.operation.value)} {told.change.key}")
+            for warning in told.warnings:
+                options.say(f"warning: {told.change.key}: {warning}", quiet=given["quiet"])
+        elif isinstance(told, NotApplied):
+            options.say(f"not applied: {told.refusal.message}")
+
+    return tell
+
+
+def _show(made: Plan, given: dict[str, Any], writes: int | None) -> None:
+    """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out and the sum."""
+    from gitops_ds.plan import show
+
+    if given["output"] == "json":
+        options.show_json(show.as_json(made))
+    elif writes is None:
+        click.echo(show.as_text(made), nl=False)
+    else:
         for refusal in made.refusals:
             options.say(f"not applied: {refusal.message}")
         unchanged = len(made.changes) - len(made.writes)
-        click.echo(f"commit {(made.commit or '')[:12]}: {ended.writes} written, {unchanged} unchanged")
-    else:
-        options.show_json(show.as_json(made))
-    if deploy.refusals_that_fail(ended.refusals):
-        return 1
-    if given["wait"]:
-        facts = passes.prepared(snapshot, target).bundle.cluster
-        return await waiting.for_rollouts(
-            connection, facts, made, given["timeout"], lambda line: options.say(line, quiet=given["quiet"])
-        )
-    return 0
+        click.echo(f"commit {(made.commit or '')[:12]}: {writes} written, {unchanged} unchanged")
