@@ -1,0 +1,148 @@
+"""The installed service follows a repository on a real git server, whatever happens there and in the cluster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import PROGRAM, running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def space(api_server: controlplane.ControlPlane) -> str:
+    name = f"following-{next(_numbers)}"
+    api_server.kubectl("create", "namespace", name)
+    return name
+
+
+def agent(space: str, tag: int) -> dict[str, str]:
+    return {"agent.json": json.dumps(daemonset("agent", image(tag), space), indent=2)}
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def runs(plane: controlplane.ControlPlane, space: str) -> str:
+    path = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
+    return plane.kubectl("-n", space, "get", "daemonsets", "-o", path)
+
+
+def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:
+    """A settings file for a repository; every credential but the user is a file beside it."""
+    told: dict[str, str] = {}
+    for name, content in credentials.items():
+        told[name] = str(content)
+        if isinstance(content, bytes):
+            told[name] = str(directory / name)
+            (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
+    file = directory / "settings.yaml"
+    file.write_text(json.dumps({"repository": {"url": url, "interval": "1s", "retryInterval": "1s", "credentials": told}}))
+    return file
+
+
+def test_it_follows_a_server_by_https_through_good_and_bad_commits(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        upstream = server.repository("fleet")
+        first = upstream.commit(agent(space, 1))
+        file = settings(
+            tmp_path, f"{server.url}/fleet", username=server.user, tokenFile=server.password.encode(), caFile=server.authority
+        )
+        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
+            until(lambda: runs(api_server, space) == image(1), log.read_text)
+            upstream.commit(agent(space, 2))
+            until(lambda: runs(api_server, space) == image(2), log.read_text)
+
+            bad = upstream.commit(
+                {"agent.json": json.dumps(daemonset("agent", image(3), space)).replace('{"containers"', '\n{"nope"')}
+            )
+            until(lambda: f"commit {bad[:12]} is not applied: agent.json:2:1: " in log.read_text(), log.read_text)
+            before = len(server.requests)
+            until(lambda: len(server.requests) > before + 6, log.read_text)
+            assert log.read_text().count(bad[:12]) == 2  # that it is there, and what is wrong with it
+            assert runs(api_server, space) == image(2)
+
+            # The last good commit stays the one to be kept.
+            api_server.kubectl("-n", space, "set", "image", "ds/agent", f"agent={image(9)}")
+            until(lambda: runs(api_server, space) == image(2), log.read_text)
+
+            upstream.git("reset", "--quiet", "--hard", first)
+            forced = upstream.commit(agent(space, 4), "another future")
+            until(lambda: runs(api_server, space) == image(4), log.read_text)
+            assert (
+                f"new commit {forced[:12]} 'another future' by Ada <ada@example.com> (the branch was rewritten" in log.read_text()
+            )
+            assert "Traceback" not in log.read_text()
+
+
+def test_a_branch_that_went_back_waits_for_consent_and_is_followed_again(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        upstream, url = server.repository("fleet"), f"{server.url}/fleet"
+        old = upstream.commit(agent(space, 1))
+        upstream.commit(agent(space, 2))
+        file = settings(tmp_path, url, username=server.user, tokenFile=server.password.encode(), caFile=server.authority)
+        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
+            until(lambda: runs(api_server, space) == image(2), log.read_text)
+            upstream.git("reset", "--quiet", "--hard", old)
+            until(lambda: f"`gitops-ds apply --revision {old[:12]}`" in log.read_text(), log.read_text)
+            before = len(server.requests)
+            until(lambda: len(server.requests) > before + 6, log.read_text)
+            assert (runs(api_server, space), log.read_text().count("the branch went back")) == (image(2), 1)
+
+            consent(tmp_path, api_server, server, url, old)
+            assert runs(api_server, space) == image(1)
+            upstream.commit(agent(space, 3))
+            until(lambda: runs(api_server, space) == image(3), log.read_text)
+            assert "Traceback" not in log.read_text()
+
+
+def consent(directory: Path, plane: controlplane.ControlPlane, server: gitservers.HttpServer, url: str, commit: str) -> None:
+    words = (PROGRAM, "apply", "-C", url, "--revision", commit)
+    where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
+    environment = {
+        **gitservers.GIT_ENVIRONMENT,
+        "GITOPS_DS_CACHE": str(directory / "desk"),
+        "GITOPS_DS_GIT_USER": server.user,
+        "GITOPS_DS_GIT_PASSWORD": server.password,
+        "GITOPS_DS_GIT_CA_FILE": str(directory / "caFile"),
+    }
+    run = subprocess.run((*words, *where), env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_it_follows_a_server_by_ssh_with_the_keys_of_its_settings(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    with gitservers.ssh_git_server(tmp_path / "git") as server:
+        upstream = server.repository("fleet")
+        upstream.commit(agent(space, 1))
+        file = settings(tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=server.known_hosts)
+        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
+            until(lambda: runs(api_server, space) == image(1), log.read_text)
+            upstream.commit(agent(space, 2))
+            until(lambda: runs(api_server, space) == image(2), log.read_text)
+
+
+def test_a_host_whose_key_is_another_is_not_followed(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    with gitservers.ssh_git_server(tmp_path / "git") as server, gitservers.ssh_git_server(tmp_path / "other") as other:
+        server.repository("fleet").commit(agent(space, 1))
+        theirs = other.known_hosts.replace(str(other.port).encode(), str(server.port).encode())
+        file = settings(tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=theirs)
+        with running(tmp_path, api_server, "--settings", str(file)) as (process, log):
+            assert process.wait(30) == 3, log.read_text()
+            assert log.read_text().startswith("error: ")
+        assert runs(api_server, space) == ""
