@@ -1,0 +1,66 @@
+"""A service that is killed in the middle of its first apply leaves nothing behind that the next one doesn't finish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import repositories
+from gitops_ds.cluster import access, http
+from gitops_ds.controller import state
+from gitops_ds.model.deployment import State
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+AGENTS = 50
+
+
+def there(plane: controlplane.ControlPlane, space: str) -> dict[str, Any]:
+    items = plane.request("GET", f"/apis/apps/v1/namespaces/{space}/daemonsets")["items"]
+    return {item["metadata"]["name"]: item["metadata"] for item in items}
+
+
+def remembered(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) -> State:
+    called = repositories.identity(repositories.named(str(upstream.path)).where)  # type: ignore[arg-type]
+
+    async def load() -> State:
+        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+            return await state.load(cluster, "service-test", state.identity("", called, "", ""))
+
+    return asyncio.run(load())
+
+
+@pytest.mark.parametrize("enough", [1, 17, 40])
+def test_the_next_service_finishes_a_first_apply_that_was_killed(
+    tmp_path: Path, api_server: controlplane.ControlPlane, enough: int
+) -> None:
+    space = f"killed-{enough}"
+    api_server.kubectl("create", "namespace", space)
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    agents = {f"agent-{n:02d}" for n in range(AGENTS)}
+    commit = upstream.commit({f"{name}.json": json.dumps(daemonset(name, namespace=space)) for name in agents})
+    words = ("-C", str(upstream.path), "--interval", "1s")
+    with running(tmp_path, api_server, *words) as (process, log):
+        until(lambda: len(there(api_server, space)) >= enough, log.read_text)
+        process.kill()
+        process.wait()
+    survivors = there(api_server, space)
+    noted = {key.name for key in remembered(api_server, upstream).inventory}
+    assert survivors.keys() <= noted  # what was made is never forgotten
+
+    with running(tmp_path, api_server, *words) as (_, log):
+        until(lambda: remembered(api_server, upstream).last_good == commit, log.read_text)
+        found = there(api_server, space)
+        assert {key.name for key in remembered(api_server, upstream).inventory} == found.keys() == agents
+        # What was there is neither made again nor written again.
+        assert {name: found[name]["resourceVersion"] for name in survivors} == {
+            name: told["resourceVersion"] for name, told in survivors.items()
+        }
+        # Not `==`: a request that was on its way at the kill may have been taken after we looked.
+        assert log.read_text().count("created DaemonSet") <= AGENTS - len(survivors)
