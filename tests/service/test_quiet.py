@@ -59,7 +59,7 @@ def test_twenty_looks_at_an_unchanged_repository_cost_the_cluster_no_request(
     before = len(asked(tmp_path / "audit.log"))
     words = ("-C", str(upstream.path), "--interval", "200ms", "--listen", f"127.0.0.1:{port}")
     with running(tmp_path, audited, *words) as (_, log):
-        until(lambda: unchanged(port) >= 5, log.read_text)
+        until(lambda: unchanged(port) >= 20, log.read_text)
         settled, ticks = asked(tmp_path / "audit.log"), unchanged(port)
         assert any("agent-4" in request for request in settled[before:])
         until(lambda: unchanged(port) >= ticks + 20, log.read_text)
