@@ -79,7 +79,8 @@ def plan(
     refused = [one.refusal for one in judged if one.refusal]
     leaving = _leaving(bundle, live, terms.stamp.owner)
     collected = prune.collectable(leaving, live)
-    orphans = {key: nodes for key, nodes in leaving.items() if key not in prune.content_named(leaving, live)}
+    content_named = prune.content_named(leaving, live)
+    orphans = {key: nodes for key, nodes in leaving.items() if key not in content_named}
     hash = _hash(bundle, changes, terms, sorted([*orphans, *collected]))
     guarded = prune.refusals(orphans, live, terms.guards, empty=not bundle.manifests)
     if terms.approved == hash:

@@ -40,7 +40,7 @@ def policy_of(live: Body) -> Policy:
 
 def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     """Content-named ConfigMaps that no pod and no kept ControllerRevision names: they are collected, whatever `prune` says."""
-    found = [key for key in candidates if key.kind == "ConfigMap" and _content_named(live.objects[key])]
+    found = content_named(candidates, live)
     if not found:
         return frozenset()
     templates = [(key.namespace, revision.template) for key, known in live.revisions.items() for revision in known]
