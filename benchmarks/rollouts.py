@@ -1,0 +1,187 @@
+"""A DaemonSet is created, updated at 10 % and undone on KWOK nodes: our controller core against upstream's, in turns on one
+control plane: wall, CPU and memory of the controller's own process.
+
+python -m benchmarks rollouts; GITOPS_DS_BENCH_NODES (500,1000), GITOPS_DS_BENCH_RUNS (5); GITOPS_DS_BENCH_SHIPPED=1 runs upstream's
+once more with the limits that it is shipped with (minutes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests import controlplane
+from tests.controlplane import ControlPlane, Wanted
+
+NODES = [int(number) for number in os.environ.get("GITOPS_DS_BENCH_NODES", "500,1000").split(",")]
+RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
+PROGRAM = Path(sys.executable).with_name("gitops-ds")
+STEPS = ("create", "update", "undo")
+DAEMONSETS = "/apis/apps/v1/namespaces/default/daemonsets"
+TICKS = os.sysconf("SC_CLK_TCK")
+LIFTED = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seconds of each step, seconds of CPU for all of them together, MiB at the peak."""
+
+    wall: tuple[float, ...]
+    cpu: float
+    memory: float
+
+
+def daemonset(image: str) -> dict[str, Any]:
+    container = {
+        "name": "agent",
+        "image": f"registry.example.com/agent:{image}",
+        "args": ["--config=/etc/agent/agent.yaml", "--node=$(NODE_NAME)"],
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "ports": [{"name": "metrics", "containerPort": 9100}],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        "volumeMounts": [{"name": "varlog", "mountPath": "/var/log", "readOnly": True}],
+    }
+    template = {
+        "metadata": {"labels": {"app": "agent"}},
+        "spec": {"containers": [container], "volumes": [{"name": "varlog", "hostPath": {"path": "/var/log"}}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": template,
+        },
+    }
+
+
+def main() -> None:
+    for nodes in NODES:
+        with tempfile.TemporaryDirectory() as folder:
+            plane = ControlPlane(Path(folder) / "plane", Wanted(nodes=nodes, daemonset_controller=False))
+            try:
+                compare(plane.start(), nodes)
+            finally:
+                plane.stop()
+
+
+def compare(plane: ControlPlane, nodes: int) -> None:
+    ours, theirs = [], []
+    for _ in range(RUNS):
+        ours.append(measured(plane, nodes, our_command(plane)))
+        theirs.append(measured(plane, nodes, their_command(plane, LIFTED)))
+    for index, step in enumerate(STEPS):
+        show(f"{nodes} nodes, {step}", "s", [run.wall[index] for run in ours], [run.wall[index] for run in theirs])
+    show(f"{nodes} nodes, CPU of the three", "s", [run.cpu for run in ours], [run.cpu for run in theirs])
+    show(f"{nodes} nodes, memory at its peak", "MiB", [run.memory for run in ours], [run.memory for run in theirs])
+    if os.environ.get("GITOPS_DS_BENCH_SHIPPED"):
+        shipped = measured(plane, nodes, their_command(plane, ()))
+        for index, step in enumerate(STEPS):
+            show(f"{nodes} nodes, {step}, peer as shipped", "s", [run.wall[index] for run in ours], [shipped.wall[index]])
+
+
+def show(what: str, unit: str, ours: list[float], theirs: list[float]) -> None:
+    mine, peer = median(ours), median(theirs)
+    spread = f"; {min(ours):.2f}-{max(ours):.2f} against {min(theirs):.2f}-{max(theirs):.2f}" if len(ours) > 1 else ""
+    print(f"{what}: {mine:.2f} {unit}, {mine / peer:.2f} of upstream's {peer:.2f} {unit}{spread}", flush=True)
+
+
+def our_command(plane: ControlPlane) -> list[str | Path]:
+    return [PROGRAM, "run", "--powers", "full", "--kubeconfig", plane.kubeconfig, "--listen", "127.0.0.1:0", "-q"]
+
+
+def their_command(plane: ControlPlane, limits: tuple[str, ...]) -> list[str | Path]:
+    program = controlplane.programs() / "kube-controller-manager"
+    options = ("--controllers", "daemonset-controller", "--leader-elect=false", "--secure-port", "0")
+    return [program, "--kubeconfig", plane.kubeconfig, *options, *limits]
+
+
+def measured(plane: ControlPlane, nodes: int, command: list[str | Path]) -> Run:
+    with (plane.directory / "controller.log").open("ab") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=plane.directory)
+    try:
+        idle(process.pid)
+        before = cpu(process.pid)
+        walls = [
+            timed(plane, nodes, lambda: plane.request("POST", DAEMONSETS, daemonset("1"))),
+            timed(plane, nodes, lambda: set_image(plane, "2")),
+            timed(plane, nodes, lambda: set_image(plane, "1")),
+        ]
+        idle(process.pid)
+        return Run(tuple(walls), cpu(process.pid) - before, peak(process.pid))
+    finally:
+        clear(plane)
+        process.terminate()
+        process.wait()
+
+
+def set_image(plane: ControlPlane, image: str) -> None:
+    patch = {"spec": {"template": daemonset(image)["spec"]["template"]}}
+    plane.request("PATCH", f"{DAEMONSETS}/agent", patch, "application/strategic-merge-patch+json")
+
+
+def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
+    """Seconds from the change to the status that says that it has reached every node."""
+    began = time.perf_counter()
+    change()
+    with watched(plane) as told:
+        for found in told:
+            status = found.get("status") or {}
+            seen = status.get("observedGeneration") == found["metadata"]["generation"]
+            counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
+            if seen and all(status.get(counter) == nodes for counter in counters):
+                return time.perf_counter() - began
+    raise RuntimeError("the watch ended")
+
+
+@contextlib.contextmanager
+def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
+    """The DaemonSet as it is, and each time that it changes."""
+    context = ssl.create_default_context(cafile=str(plane.ca))
+    request = urllib.request.Request(f"{plane.url}{DAEMONSETS}?watch=1", headers={"Authorization": f"Bearer {plane.token}"})
+    with urllib.request.urlopen(request, context=context, timeout=600) as reply:
+        yield (json.loads(line)["object"] for line in reply)
+
+
+def clear(plane: ControlPlane) -> None:
+    """Everything goes, by the garbage collector."""
+    with contextlib.suppress(urllib.error.HTTPError):
+        plane.request("DELETE", f"{DAEMONSETS}/agent")
+    for kind in ("api/v1/namespaces/default/pods", "apis/apps/v1/namespaces/default/controllerrevisions"):
+        while plane.request("GET", f"/{kind}?limit=1")["items"]:
+            time.sleep(0.2)
+
+
+def idle(process: int) -> None:
+    """Waits until the process uses less than 4 % of a core for a second."""
+    before = -1.0
+    while (now := cpu(process)) - before > 0.04:
+        before = now
+        time.sleep(1)
+
+
+def cpu(process: int) -> float:
+    """Seconds that the operating system has counted, user and system."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def peak(process: int) -> float:
+    """MiB of memory at most at any time."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
