@@ -1,22 +1,17 @@
-"""Upstream's unit tests of the DaemonSet controller (pkg/controller/daemon/daemon_controller_test.go), one row each, with its numbers.
+"""Upstream's unit tests of the controller (pkg/controller/daemon/daemon_controller_test.go), one row each, with its numbers.
 
 A row is a fleet, and how many pods one turn makes and ends there. Each is played under both update strategies, as upstream does.
 Where its tests are, that are not here:
 
-| upstream                                                  | here |
-|-----------------------------------------------------------|------|
-| NodeShouldRunDaemonPod, tolerations, IsPodUpdated          | tests/kinds/test_eligibility.py, test_rollout.py |
-| AddNode, AddPod*, UpdatePod*, DeletePod*, UpdateNode,      | test_cache.py: which event wakes which DaemonSet |
-| ShouldIgnoreNodeUpdate, DeleteNoDaemonPod                  | |
-| DeleteFinalStateUnknown                                    | test_cache.py: a new list wakes everybody; there are no tombstones |
-| ExpectationsOnRecreate                                     | tests/simulated/test_upstream_integration.py |
-| PodCreateErrors, UpdatesStatusAfterLaunchingPods           | tests/simulated/test_upstream_integration.py |
-| SimpleDaemonSetUpdatesStatusError, StoreDaemonSetStatus    | tests/simulated/test_faults.py: both errors are told; a patch of the |
-|                                                           | counters can't be stale, so there is no second try inside a turn |
-| DontDoAnythingIfBeingDeletedRace                           | tests/simulated/test_upstream_integration.py |
-| PodCreateExpectationsError, consistency_test.go            | no expectations here: own writes are seen at once (test_cache.py) |
-| NumberReadyStatus, ObservedGeneration                      | test_status_and_health.py |
-| DaemonKillFailedPodsBackoff                                | test_settling.py, and the last test below |
+| upstream | here |
+|---|---|
+| NodeShouldRunDaemonPod, tolerations, IsPodUpdated | tests/kinds/test_eligibility.py, test_rollout.py |
+| AddNode, AddPod*, UpdatePod*, DeletePod*, UpdateNode, DeleteNoDaemonPod | test_cache.py: which news wakes whom |
+| DeleteFinalStateUnknown | test_cache.py: a new list wakes everybody; there are no tombstones |
+| ExpectationsOnRecreate, PodCreateErrors, BeingDeletedRace | tests/simulated/test_upstream_integration.py |
+| UpdatesStatusError, StoreDaemonSetStatus | tests/simulated/test_faults.py; a patch of counters can't be stale |
+| PodCreateExpectationsError, consistency_test.go | no expectations: own writes are known at once (test_cache.py) |
+| NumberReadyStatus, ObservedGeneration | test_status_and_health.py |
 """
 
 from __future__ import annotations

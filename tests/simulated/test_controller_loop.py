@@ -3,98 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import requests, virtual_time
-from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.cluster.simulated import requests
+from gitops_ds.controller.loop import Powers
 from gitops_ds.core import health
 from gitops_ds.kinds import daemonsets, pods, revisions
 from gitops_ds.model import record
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import CreatePod, HealthState
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
 from tests.core import world
-
-KEY = Key("apps", "DaemonSet", "default", "agent")
-
-
-def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
-    body = world.daemonset(image, **spec)
-    return {**body, "metadata": {"name": "agent", "namespace": "default"}}
-
-
-@dataclass
-class Stand:
-    """A cluster, another client, and the controllers on it."""
-
-    cluster: simulated.Cluster
-    people: simulated.Client
-    records: list[record.Record] = field(default_factory=list)
-    controllers: list[asyncio.Task[None]] = field(default_factory=list)
-
-    def begin(self, powers: Powers = Powers.FULL) -> Controller:
-        """Starts a controller, as another process would."""
-        chance = random.Random(1).random
-        controller = Controller(self.cluster, powers, self.records.append, clock=simulated.clock(), chance=chance)
-        self.controllers.append(asyncio.create_task(controller.run()))
-        return controller
-
-    async def kill(self) -> None:
-        """Ends all controllers where they stand."""
-        for task in self.controllers:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self.controllers.clear()
-
-    async def edit(self, image: str) -> None:
-        containers = [{"name": "agent", "image": image}]
-        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-        await self.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
-
-    async def pods(self) -> Counter[tuple[str, str]]:
-        """How many pods of each node and image."""
-        found = (await self.people.list(POD)).items
-        return Counter((pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found)
-
-    async def status(self) -> dict[str, Any]:
-        found = await self.people.get(DAEMONSET, "default", "agent")
-        return dict(found.get("status") or {})
-
-
-@contextlib.asynccontextmanager
-async def stand(nodes: int, body: dict[str, Any] | None = None, **habits: float) -> AsyncIterator[Stand]:
-    behaviour = simulated.Behaviour(faults=(simulated.Fault("bad", simulated.Trouble.NEVER_PULLED),))
-    async with simulated.Cluster(behaviour, habits=simulated.Habits(**habits)) as cluster:
-        cluster.add_nodes(simulated.NodeSpec(f"node-{index}") for index in range(nodes))
-        people = cluster.client("people")
-        await people.create(DAEMONSET, body or daemonset())
-        there = Stand(cluster, people)
-        try:
-            yield there
-        finally:
-            await there.kill()
-
-
-def play(scene: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await scene()
-
-    virtual_time.run(run())
-
-
-def each(nodes: int, image: str = "agent:1") -> dict[tuple[str, str], int]:
-    return {(f"node-{index}", image): 1 for index in range(nodes)}
+from tests.simulated.stand import KEY, daemonset, each, play, stand
 
 
 def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
