@@ -39,7 +39,7 @@ class Stand:
     def begin(self, powers: Powers = Powers.FULL) -> Controller:
         """Starts a controller, as another process would."""
         chance = random.Random(1).random
-        controller = Controller(self.cluster, powers, self.records.append, clock=simulated.clock(), chance=chance)
+        controller = Controller(self.cluster, powers, self.records.append, clock=virtual_time.clock(), chance=chance)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 

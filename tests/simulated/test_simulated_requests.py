@@ -148,6 +148,36 @@ def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
     stage.play(scene)
 
 
+def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_than_it_told() -> None:
+    async def scene(cluster: simulated.Cluster) -> None:
+        cluster.lag = lambda _: 70.0
+        since = (await cluster.list(CONFIG_MAP)).version
+        watch = cluster.watch(CONFIG_MAP, since)
+        for name in ("a", "b"):
+            await cluster.create(CONFIG_MAP, _map(name))
+        told = [await anext(watch) for _ in range(3)]
+        assert [event.object["metadata"].get("name") for event in told] == ["a", "b", None]
+        assert told[2].type is EventType.BOOKMARK
+        await cluster.create(CONFIG_MAP, _map("c"))
+        later = [await anext(watch) for _ in range(2)]
+        assert max(int(event.version) for event in later if event.type is EventType.ADDED) > int(told[2].version)
+        assert asyncio.get_running_loop().time() >= 4 * 70
+
+    stage.play(scene)
+
+
+def test_a_watch_can_be_cut_with_an_error() -> None:
+    async def scene(cluster: simulated.Cluster) -> None:
+        watch = cluster.watch(CONFIG_MAP, (await cluster.list(CONFIG_MAP)).version)
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(1)
+        cluster.cut_watches(errors.ServerFault("garbage in the stream", 500))
+        with pytest.raises(errors.ServerFault, match="garbage"):
+            await waiting
+
+    stage.play(scene)
+
+
 def test_requests_are_counted_by_verb_and_resource() -> None:
     async def scene(cluster: simulated.Cluster) -> None:
         client = cluster.client()

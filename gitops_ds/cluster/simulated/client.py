@@ -9,7 +9,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.cluster.simulated import answers, requests, selectors
-from gitops_ds.cluster.simulated.requests import Count, Faults, Request, Silence
+from gitops_ds.cluster.simulated.requests import Count, Faults, Lag, Request, Silence
 from gitops_ds.cluster.simulated.server import Ending, Server
 from gitops_ds.cluster.simulated.store import Change
 from gitops_ds.model import names
@@ -28,16 +28,25 @@ class Habits:
     watch_for: float = 1800.0
 
 
+@dataclass(slots=True, eq=False)
+class _Cut:
+    """How one watch is ended from outside."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    error: errors.ClusterError | None = None
+
+
 @dataclass(slots=True)
 class Client:
-    """`manager` owns the fields that this client creates, replaces and patches; `faults` may be exchanged at any time."""
+    """`manager` owns the fields that this client creates, replaces and patches; `faults` and `lag` may be exchanged at any time."""
 
     server: Server
     manager: str = names.FIELD_MANAGER
     habits: Habits = Habits()
     faults: Faults = requests.none
     count: Count = field(default_factory=Count)
-    _watches: set[asyncio.Event] = field(default_factory=set)
+    lag: Lag = requests.prompt
+    _watches: set[_Cut] = field(default_factory=set)
     _number: int = 0
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
@@ -77,17 +86,22 @@ class Client:
             for body in self.server.store.all(resource):
                 if matches(body):
                     yield WatchEvent(EventType.ADDED, body, body["metadata"]["resourceVersion"])
-        cut = asyncio.Event()
+        cut = _Cut()
         self._watches.add(cut)
-        stream = _Stream(self.server, resource, start, cut)
+        stream = _Stream(self.server, resource, start, cut.event)
         try:
             async for change in stream.run(self.habits):
-                if change is None:
-                    yield _bookmark(resource, self.server.store.version)
-                elif event := _seen(change, matches):
+                event = _seen(change, matches) if change else _bookmark(resource, self.server.store.version)
+                if event is None:
+                    continue
+                if late := self.lag(resource):
+                    await asyncio.sleep(late)
+                if not cut.event.is_set():
                     yield event
         finally:
             self._watches.discard(cut)
+        if cut.error is not None:
+            raise cut.error
 
     def _version(self, text: str) -> int:
         try:
@@ -133,10 +147,11 @@ class Client:
         late = await self._arrive("delete", resource, namespace, name)
         return await self._answer(self.server.delete(resource, namespace, name, Ending(uid, propagation)), late)
 
-    def cut_watches(self) -> None:
-        """Ends every watch of this client, as a lost connection does."""
+    def cut_watches(self, error: errors.ClusterError | None = None) -> None:
+        """Ends every watch of this client, as a lost connection does, or with an error, as a broken stream does."""
         for cut in self._watches:
-            cut.set()
+            cut.error = error
+            cut.event.set()
 
     async def _arrive(
         self,

@@ -40,11 +40,17 @@ class Silence:
 
 Fault = errors.ClusterError | Silence
 Faults = Callable[[Request], Fault | None]
+Lag = Callable[[Resource], float]  # seconds by which a watch of that kind is late with its next event
 
 
 def none(_: Request) -> Fault | None:
     """Everything goes well."""
     return None
+
+
+def prompt(_: Resource) -> float:
+    """Every watch tells at once."""
+    return 0.0
 
 
 def failure(status: int, message: str = "") -> errors.ClusterError:
