@@ -1,6 +1,7 @@
 """Does what a decision says. It may refine an action by a live look, but decides nothing.
 
-Steps go one after the other; the first error of a step stops the later ones. The status is written whatever happened.
+Steps go one after the other; the first error of a step stops the later ones. The status is written all the same, unless what it
+stands on is missing: `observedGeneration` promises that the template has its revision.
 """
 
 from __future__ import annotations
@@ -64,12 +65,14 @@ async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision) -> Out
     """Performs it."""
     turn = _Turn(stage, daemonset)
     errors: list[ClusterError] = []
+    grounded = True
     for actions in decision.steps:
         errors = await turn.step(actions)
         if errors:
+            grounded = isinstance(actions[0], CreatePod | DeletePod | DeleteRevision)
             break
     wrote = turn.wrote
-    if decision.status is not None:
+    if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
     return Outcome(tuple(errors), wrote)
 

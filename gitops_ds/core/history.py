@@ -40,7 +40,7 @@ class Past:
 def construct(daemonset: DaemonSet, claim: Claim) -> Past:
     """What the history must become for the template as it is now."""
     actions: list[Action] = [_label(daemonset, revision) for revision in claim.revisions if not revision.hash]
-    current = [r for r in claim.revisions if revisions.same_template(r.template, daemonset.template)]
+    current = _current(daemonset, claim.revisions)
     held = {revision.uid for revision in current}
     old = tuple(sorted((r for r in claim.revisions if r.uid not in held), key=_age))
     number = max((revision.number for revision in old), default=0) + 1
@@ -58,6 +58,20 @@ def construct(daemonset: DaemonSet, claim: Claim) -> Past:
         why = f"the template is that of revision {kept.number} again"
         actions.append(RenumberRevision(_key(daemonset, kept.name), kept.uid, number, why))
     return Past(hash_in(kept), old, tuple(actions), lost)
+
+
+def _current(daemonset: DaemonSet, known: Sequence[Revision]) -> list[Revision]:
+    """The revisions that hold the wanted template.
+
+    A newer API server shows the template with fields that it fills in, though nobody wrote it since it was last observed: a new
+    revision, and with it a restart of every pod, would be for nothing. So a template of a generation that was already observed is
+    that of the latest revision when it only holds more. Upstream compares bytes, and restarts.
+    """
+    same = [revision for revision in known if revisions.same_template(revision.template, daemonset.template)]
+    latest = max(known, key=_age, default=None)
+    if same or latest is None or daemonset.observed_generation != daemonset.generation:
+        return same
+    return [latest] if revisions.holds_more(daemonset.template, latest.template) else []
 
 
 def prune(daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]) -> tuple[DeleteRevision, ...]:

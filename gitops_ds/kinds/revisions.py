@@ -52,6 +52,11 @@ def same_template(one: Body, other: Body) -> bool:
     return one == other or _same(one, other)
 
 
+def holds_more(template: Body, earlier: Body) -> bool:
+    """Whether a template is an earlier one with fields added to it, and nothing changed or taken away."""
+    return _within(earlier, template)
+
+
 def revision_of(body: Body) -> Revision | None:
     """The revision; None where its data holds no pod template."""
     template = template_of(body)
@@ -141,3 +146,11 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     return bool(one == other)
+
+
+def _within(less: Any, more: Any) -> bool:
+    if isinstance(less, Mapping) and isinstance(more, Mapping):
+        return all(value is None or _within(value, more.get(key)) for key, value in less.items())
+    if isinstance(less, list) and isinstance(more, list):
+        return len(less) == len(more) and all(map(_within, less, more))
+    return bool(less == more)

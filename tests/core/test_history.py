@@ -112,3 +112,31 @@ def test_nothing_is_pruned_while_the_limit_holds() -> None:
     roll(world, *(f"agent:{i}" for i in range(2, 12)))
     assert world.numbers() == list(range(1, 12))
     assert not any(isinstance(a, DeleteRevision) for a in world.turn().actions)
+
+
+def test_a_field_that_a_newer_api_server_fills_in_restarts_no_pod_and_makes_no_revision() -> None:
+    world = settled()
+    roll(world, "agent:2")
+    pods, template = set(world.pods), world.body["spec"]["template"]["spec"]
+    template["newInTheNextVersion"] = "its default"
+    template["containers"][0]["newAsWell"] = {"seconds": 30}
+    world.settle()
+    assert set(world.pods) == pods
+    assert world.numbers() == [1, 2]
+    roll(world, "agent:3")
+    assert world.numbers() == [1, 2, 3]
+
+
+def test_a_field_that_somebody_adds_is_a_new_template() -> None:
+    world = settled()
+    world.edit("agent:1")
+    world.body["spec"]["template"]["spec"]["hostNetwork"] = True
+    world.settle()
+    assert world.numbers() == [1, 2]
+
+
+def test_an_observed_template_that_holds_something_else_is_a_new_template() -> None:
+    world = settled()
+    world.body["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
+    world.settle()
+    assert world.numbers() == [1, 2]
