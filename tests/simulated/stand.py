@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from gitops_ds.model.objects import DAEMONSET, POD, Key
 from tests.core import world
 
 KEY = Key("apps", "DaemonSet", "default", "agent")
+BAD_IMAGE = simulated.Behaviour(faults=(simulated.Fault("bad", simulated.Trouble.NEVER_PULLED),))
 
 
 def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
@@ -35,11 +36,13 @@ class Stand:
     people: simulated.Client
     records: list[record.Record] = field(default_factory=list)
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
+    skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
     def begin(self, powers: Powers = Powers.FULL) -> Controller:
         """Starts a controller, as another process would."""
         chance = random.Random(1).random
-        controller = Controller(self.cluster, powers, self.records.append, clock=virtual_time.clock(), chance=chance)
+        right = virtual_time.clock()
+        controller = Controller(self.cluster, powers, self.records.append, clock=lambda: right() + self.skew, chance=chance)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 
@@ -67,10 +70,14 @@ class Stand:
 
 
 @contextlib.asynccontextmanager
-async def stand(nodes: int, body: dict[str, Any] | None = None, **habits: float) -> AsyncIterator[Stand]:
-    behaviour = simulated.Behaviour(faults=(simulated.Fault("bad", simulated.Trouble.NEVER_PULLED),))
+async def stand(
+    nodes: int | Iterable[simulated.NodeSpec],
+    body: dict[str, Any] | None = None,
+    behaviour: simulated.Behaviour = BAD_IMAGE,
+    **habits: float,
+) -> AsyncIterator[Stand]:
     async with simulated.Cluster(behaviour, habits=simulated.Habits(**habits)) as cluster:
-        cluster.add_nodes(simulated.NodeSpec(f"node-{index}") for index in range(nodes))
+        cluster.add_nodes(named(range(nodes)) if isinstance(nodes, int) else nodes)
         people = cluster.client("people")
         await people.create(DAEMONSET, body or daemonset())
         there = Stand(cluster, people)
@@ -78,6 +85,11 @@ async def stand(nodes: int, body: dict[str, Any] | None = None, **habits: float)
             yield there
         finally:
             await there.kill()
+
+
+def named(numbers: Iterable[int], **about: Any) -> list[simulated.NodeSpec]:
+    """Nodes `node-0`, `node-1` and so on, alike but for the name."""
+    return [simulated.NodeSpec(f"node-{number}", **about) for number in numbers]
 
 
 def play(scene: Callable[[], Awaitable[None]]) -> None:
