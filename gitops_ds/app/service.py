@@ -20,6 +20,7 @@ from gitops_ds.app.clusters import Connection
 from gitops_ds.controller import events, state, sync
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import PassFailed
 from gitops_ds.model.objects import CommitId
@@ -44,10 +45,11 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
     """
     counters = metrics.Metrics()
+    hearers = [counters.hear, emit]
 
     def tell(told: Record) -> None:
-        counters.hear(told)
-        emit(told)
+        for hear in hearers:
+            hear(told)
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -56,6 +58,10 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(contextlib.suppress(_Stopped))
+        if service.journal.path:
+            journal = Journal(Path(service.journal.path), service.journal.limits, tell)
+            stack.callback(journal.close)
+            hearers.append(journal.hear)
         cluster = await stack.enter_async_context(clusters.opened(connection))
         version = await cluster.version()
         deployer: sync.Loop | None = None

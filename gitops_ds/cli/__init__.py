@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("get", "One DaemonSet, node by node."),
     "history": ("history", "Revisions, commits and authors of a DaemonSet."),
     "rollback": ("rollback", "Write the commit that brings a template back."),
+    "replay": ("replay", "Take the decisions of a journal again, and compare."),
     "demo": ("demo", "The whole story on the embedded cluster, in a minute."),
     "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
     "completion": ("shell", "Print the completion script for a shell."),

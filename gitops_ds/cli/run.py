@@ -17,6 +17,7 @@ from gitops_ds.cli import options
 @options.option("--interval", help="How often the repository is looked at: 60s, 5m.")
 @options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
 @options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
+@options.option("--journal", metavar="DIRECTORY", help="Where every decision is written, for replay.")
 @options.option("--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks.")
 @options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
 @options.connection
@@ -38,7 +39,8 @@ async def _run(given: dict[str, Any]) -> None:
 
     def emit(told: Record) -> None:
         if settings.log_format == "json":
-            options.say(orjson.dumps(words.as_json(told)).decode())
+            if found := words.as_json(told):
+                options.say(orjson.dumps(found).decode())
         elif line := words.line(told):
             options.say(line, quiet=given["quiet"])
 
@@ -79,5 +81,6 @@ def _settings(given: dict[str, Any]) -> Any:
         cluster=cluster,
         powers=Powers(given["powers"]) if given["powers"] else found.powers,
         listen=given["listen"] or found.listen,
+        journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
         log_format=given["log_format"] or found.log_format,
     )

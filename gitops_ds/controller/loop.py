@@ -157,7 +157,9 @@ class Controller:
             case Powers.PACE:
                 return ()  # no agent has a rollout policy yet
             case Powers.OBSERVE:
-                self._tell(seen, decide.decide(seen), performed=False)
+                decision = decide.decide(seen)
+                self._tell(seen, decision, performed=False)
+                self._come_back(key, decision, wrote=False)
                 return ()
             case Powers.FULL:
                 decision = decide.decide(seen)
@@ -169,8 +171,7 @@ class Controller:
                 return outcome.errors
 
     def _tell(self, seen: Observation, decision: Decision, *, performed: bool) -> None:
-        if decision.actions or decision.status is not None or decision.complaint:
-            self._emit(Decided(self._clock(), seen.daemonset.key, decision, performed))
+        self._emit(Decided(seen.now, seen.daemonset.key, decision, performed, seen))
 
     def _come_back(self, key: Key, decision: Decision, wrote: bool) -> None:
         """A turn that did something is followed by another, which sees it done; else time alone may bring the next.

@@ -1,1 +1,1 @@
-"""Records as lines on disk, and the replay of decisions. Nothing here yet: records go to the log and the metrics."""
+"""Decisions as lines on disk, with all that was seen, and taken again."""

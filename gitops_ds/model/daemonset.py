@@ -30,7 +30,7 @@ class Owner(msgspec.Struct, frozen=True):
     uid: str
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single node.
 
     `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change of the condition

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitops_ds.errors import ClusterError
-from gitops_ds.model.decision import Action, Decision, Status
+from gitops_ds.model.decision import Action, Decision, Observation, Status
 from gitops_ds.model.objects import Key, Resource
 
 
@@ -19,11 +19,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Decided(Record):
-    """A turn that wants something; `performed` is False where the powers do not reach."""
+    """A turn: all that was seen, and what it wants, often nothing; `performed` is False where the powers do not reach."""
 
     daemonset: Key
     decision: Decision
     performed: bool
+    seen: Observation
+
+    @property
+    def wants(self) -> bool:
+        """Whether it wants, or complains of, anything."""
+        return bool(self.decision.actions or self.decision.status is not None or self.decision.complaint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,20 @@ class WatchFailed(Record):
     resource: Resource
     error: ClusterError
     retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFailed(Record):
+    """The journal can't be written. Turns are missing in it until `JournalMended`."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalMended(Record):
+    """The journal is written again; so many turns are missing."""
+
+    missing: int
 
 
 Emit = Callable[[Record], None]

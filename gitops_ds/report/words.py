@@ -36,6 +36,10 @@ def line(told: Record) -> str | None:
             return f"{daemonset}: its status was not taken: {error}"
         case record.Performed(daemonset=daemonset, action=action):
             return f"{daemonset}: {type(action).__name__} {action.why}"
+        case record.JournalFailed(message=message):
+            return f"the journal can't be written, and work goes on without: {message}"
+        case record.JournalMended(missing=missing):
+            return f"the journal is written again, in a new file; {missing} turns are missing"
         case _:
             return None
 
@@ -52,8 +56,10 @@ def _revision(change: Any) -> str:
     return f" (revision {rollout.becomes}" + (f", as {rollout.known_as} was)" if rollout.known_as else ")")
 
 
-def as_json(told: Record) -> dict[str, Any]:
-    """The record's kind, time and words, with commit and object where it has them."""
+def as_json(told: Record) -> dict[str, Any] | None:
+    """The record's kind, time and words, with commit and object where it has them; None for a turn that wants nothing."""
+    if isinstance(told, record.Decided) and not told.wants:
+        return None
     found: dict[str, Any] = {"time": told.at, "kind": type(told).__name__}
     if words := line(told):
         found["message"] = words

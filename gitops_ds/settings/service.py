@@ -15,13 +15,14 @@ from typing import Any
 from gitops_ds.controller.deploy import Asked
 from gitops_ds.controller.loop import Powers
 from gitops_ds.errors import SettingsError
+from gitops_ds.journal import files
 from gitops_ds.kinds import documents
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.terms import Drift
 from gitops_ds.validate import own
 
 # Known to the schema, without effect in this version.
-_NOT_YET = ("templates", "election", "notify", "journal")
+_NOT_YET = ("templates", "election", "notify")
 _NOT_YET_INSIDE = {
     "repository": ("verify", "proxy", "author"),
     "cluster": ("qps",),
@@ -65,6 +66,14 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """Where decisions are written (nowhere: empty), and how much of that is kept."""
+
+    path: str = ""
+    limits: files.Limits = files.Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json."""
 
@@ -73,6 +82,7 @@ class Service:
     apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
     powers: Powers = Powers.PACE
     listen: str = ""
+    journal: JournalSettings = JournalSettings()
     log_format: str = "text"
 
 
@@ -109,6 +119,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         apply=_apply(told.get("apply") or {}),
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
         listen=(told.get("listen") or {}).get("address") or "",
+        journal=_journal(told.get("journal") or {}),
         log_format=log.get("format") or "text",
     )
 
@@ -145,6 +156,11 @@ def _apply(told: Mapping[str, Any]) -> Asked:
     elif most is not None:
         found = replace(found, nodes=int(most))
     return Asked(found, bool(told.get("adopt")), drift=Drift(told.get("drift") or Drift.CORRECT), patience=0.0)
+
+
+def _journal(told: Mapping[str, Any]) -> JournalSettings:
+    limits = {name: told[name] for name in ("bytes", "days") if name in told}
+    return JournalSettings(told.get("path") or "", replace(files.Limits(), **limits))
 
 
 def seconds(text: str | float) -> float:
