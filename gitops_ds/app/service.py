@@ -23,12 +23,13 @@ from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import PassFailed
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.report import metrics, web
+from gitops_ds.report.events import About
 from gitops_ds.settings.service import RepositorySettings, Service
 from gitops_ds.source import address, revision
 from gitops_ds.source.credentials import Credentials, Login, OwnSsh, Password, SshKey
@@ -76,7 +77,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk, stopping))
         controller = None
         if service.powers is not Powers.PACE:  # no agent has a rollout policy yet, so there is nothing to pace
-            controller = Controller(cluster, service.powers, tell, clock=time.time, chance=random.random)
+            hear = await stack.enter_async_context(_with_events(cluster, None, tell))
+            controller = Controller(cluster, service.powers, hear, clock=time.time, chance=random.random)
         await _until(stopping, [part for part in (deployer, controller) if part is not None], lambda: say(_ready(service, version)))
 
 
@@ -141,20 +143,30 @@ async def _deployer(
         place = Place(cluster, service.cluster.namespace, id, called, settings.path)
         source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
         timing = sync.Timing(settings.retry_interval, time.time, random.random)
-        told = events.Events(cluster, place.namespace, state.config_map_name(id))
+        state_object = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(id))
+        async with _with_events(cluster, state_object, tell) as emit:
+            loop = sync.Loop(source, place, service.apply, emit, timing)
+            schedule = _schedule(settings, loop)
+            try:
+                yield loop
+            finally:
+                schedule.shutdown(wait=False)
 
-        def emit(record: Record) -> None:
-            tell(record)
-            told.hear(record)
 
-        loop = sync.Loop(source, place, service.apply, emit, timing)
-        writing = asyncio.create_task(told.run())
-        schedule = _schedule(settings, loop)
-        try:
-            yield loop
-        finally:
-            schedule.shutdown(wait=False)
-            writing.cancel()
+@contextlib.asynccontextmanager
+async def _with_events(cluster: Cluster, state_object: About | None, tell: Emit) -> AsyncIterator[Emit]:
+    """What is told here also goes to the cluster's own event log."""
+    told = events.Events(cluster, state_object)
+
+    def emit(record: Record) -> None:
+        tell(record)
+        told.hear(record)
+
+    writing = asyncio.create_task(told.run())
+    try:
+        yield emit
+    finally:
+        writing.cancel()
 
 
 async def _first(

@@ -1,6 +1,6 @@
-"""What the deployer tells the cluster's own event log, on its state's ConfigMap: `kubectl events` shows it.
+"""Writes to the cluster's own event log what the records tell: `kubectl events` and `kubectl describe` show it.
 
-One event a fact, never one an object. Writing them never hinders a pass: an event that can't be written is dropped.
+Writing never hinders a pass or a turn: an event that can't be written is dropped.
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
 
@@ -8,94 +8,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import EVENT
+from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.objects import DAEMONSET, EVENT
 from gitops_ds.model.record import Record
+from gitops_ds.report.events import About, Condenser, Entry, Reporter
 
 WAITING_AT_MOST = 100
 COMPONENT = "gitops-ds"
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An event's reason, its message, and whether somebody should look."""
-
-    reason: str
-    message: str
-    warning: bool = False
-
-
-def told(record: Record) -> Told | None:
-    """The event of a record; None for what the log alone keeps."""
-    match record:
-        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
-            return Told(
-                "HistoryRewritten", f"the branch was rewritten; it now is {commit[:12]} {subject!r} by {author}", warning=True
-            )
-        case deployment.NewCommit(commit=commit, subject=subject, author=author):
-            return Told("NewCommit", f"{commit[:12]} {subject!r} by {author}")
-        case deployment.CommitRejected(commit=commit, findings=findings):
-            first = findings[0]
-            place = f"{first.place}: " if first.place else ""
-            return Told("CommitRejected", f"{(commit or '')[:12]} is not applied: {place}{first.message}", warning=True)
-        case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
-            return _ended(commit or "", writes, [refusal.message for refusal in refusals if refusal.guard in _PRUNE])
-        case deployment.PassFailed(message=message):
-            return Told("PassFailed", message, warning=True)
-        case _:
-            return None
-
-
-_PRUNE = frozenset(("empty-render", "share-of-nodes"))
-
-
-def _ended(commit: str, writes: int, pruning: list[str]) -> Told | None:
-    if pruning:
-        return Told("PruneRefused", "; ".join(pruning), warning=True)
-    return Told("Applied", f"{commit[:12]}: {writes} objects written") if writes else None
+CONTROLLER = "daemonset-controller"  # as upstream's calls itself: alerts and dashboards look for it
 
 
 class Events:
-    """Takes records from a loop and writes their events one after the other while `run` runs."""
+    """Takes records from the loops and writes their events one after the other while `run` runs."""
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
-        """The events are about the ConfigMap of that name."""
+    def __init__(self, cluster: Cluster, state: About | None = None) -> None:
+        """The deployer's events stand on `state`; without it they are not told."""
         self._cluster = cluster
-        self._about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name}
-        self._waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(WAITING_AT_MOST)
+        self._reporter, self._condenser = Reporter(state), Condenser()
+        self._waiting: asyncio.Queue[Entry] = asyncio.Queue(WAITING_AT_MOST)
 
     def hear(self, record: Record) -> None:
-        """Remembers the record's event; one too many is dropped."""
-        if (found := told(record)) is not None:
-            with contextlib.suppress(asyncio.QueueFull):
-                self._waiting.put_nowait(self._body(found, record.at))
+        """Remembers the record's events; one too many is dropped."""
+        for told in self._reporter.told(record):
+            entry = self._condenser.take(told, record.at)
+            if entry is not None:
+                with contextlib.suppress(asyncio.QueueFull):
+                    self._waiting.put_nowait(entry)
 
     async def run(self) -> None:
         """Writes events until it is cancelled."""
         while True:
-            body = await self._waiting.get()
+            entry = await self._waiting.get()
             with contextlib.suppress(errors.ClusterError):
-                await self._cluster.create(EVENT, body)
+                await self._write(entry)
 
-    def _body(self, found: Told, at: float) -> dict[str, Any]:
-        moment = timestamps.text(at)
-        name = f"{self._about['name']}.{int(at * 1e6):x}.{found.reason.lower()}"
+    async def _write(self, entry: Entry) -> None:
+        body = self._body(entry)
+        metadata = body["metadata"]
+        if entry.count > 1:
+            with contextlib.suppress(errors.NotFound):  # an event lives for an hour
+                again = {name: body[name] for name in ("message", "count", "lastTimestamp")}
+                await self._cluster.patch(EVENT, metadata["namespace"], metadata["name"], again, type=PatchType.MERGE)
+                return
+        await self._cluster.create(EVENT, body)
+
+    def _body(self, entry: Entry) -> dict[str, Any]:
+        told, about = entry.told, entry.told.about
+        named = {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name}
         return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"namespace": self._about["namespace"], "name": name},
-            "involvedObject": self._about,
-            "reason": found.reason,
-            "message": found.message[:1024],  # the API server takes no more
-            "type": "Warning" if found.warning else "Normal",
-            "source": {"component": COMPONENT},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"namespace": about.namespace, "name": f"{about.name}.{entry.id}"},
+            "involvedObject": {**named, **({"uid": about.uid} if about.uid else {})},
+            "reason": told.reason,
+            "message": told.message[:1024],  # the API server takes no more
+            "type": "Warning" if told.warning else "Normal",
+            "source": {"component": CONTROLLER if about.kind == DAEMONSET.kind else COMPONENT},
+            "firstTimestamp": timestamps.text(entry.first),
+            "lastTimestamp": timestamps.text(entry.last),
+            "count": entry.count,
         }

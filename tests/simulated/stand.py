@@ -35,16 +35,21 @@ class Stand:
     cluster: simulated.Cluster
     people: simulated.Client
     records: list[record.Record] = field(default_factory=list)
+    hearers: list[record.Emit] = field(default_factory=list)  # they hear the records too
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
-    def begin(self, powers: Powers = Powers.FULL) -> Controller:
-        """Starts a controller, as another process would."""
+    def begin(self, powers: Powers = Powers.FULL, client: simulated.Client | None = None) -> Controller:
+        """Starts a controller, as another process would; it shares the cluster's own client, or has one to itself."""
         chance = random.Random(1).random
         right = virtual_time.clock()
-        controller = Controller(self.cluster, powers, self.records.append, clock=lambda: right() + self.skew, chance=chance)
+        controller = Controller(client or self.cluster, powers, self._hear, clock=lambda: right() + self.skew, chance=chance)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
+
+    def _hear(self, told: record.Record) -> None:
+        for hear in (self.records.append, *self.hearers):
+            hear(told)
 
     async def kill(self) -> None:
         """Ends all controllers where they stand."""

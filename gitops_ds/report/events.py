@@ -1,0 +1,183 @@
+"""What the cluster's own event log is told of: a fold of records, with reasons that people know. Pure.
+
+The deployer speaks on its state's ConfigMap, the controller on the DaemonSet, with the reasons and messages of Kubernetes' own
+controller. A fact that comes again raises the count of its event; many alike are one; and who talks too much is cut short, so that
+a rollout over 5,000 nodes costs the API server a few dozen events (the rules of client-go's tools/record/events_cache.go).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard, TypeVar
+
+from gitops_ds.model import deployment, record
+from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod
+from gitops_ds.model.objects import DAEMONSET, Key
+from gitops_ds.model.record import Record
+
+ALIKE = 10  # different messages of one reason, before the next ones are told as one
+ALIKE_WITHIN = 600.0  # seconds
+BURST, REFILL = 25, 300.0  # events about one object; then one in so many seconds
+REMEMBERED = 4096
+COMBINED = "(combined from similar events): "
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event stands on."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event on an object: its reason, its message, and whether somebody should look."""
+
+    about: About
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Turns records into events; the deployer's stand on its `state`. It remembers the UIDs of the DaemonSets it heard of."""
+
+    state: About | None = None
+    _uids: dict[Key, str] = field(default_factory=dict)
+
+    def told(self, heard: Record) -> tuple[Told, ...]:
+        """The events of a record; none for what the log alone keeps."""
+        match heard:
+            case record.Decided(daemonset=key, decision=decision, seen=seen, performed=True):
+                self._uids[key] = seen.daemonset.uid
+                about = self._about(key)
+                complaint = (Told(about, "SelectingAll", decision.complaint, warning=True),) if decision.complaint else ()
+                return (*complaint, *(_found(action, about) for action in decision.actions if _has_ended(action)))
+            case record.Performed(daemonset=key, action=CreatePod(), object=pod):
+                return (Told(self._about(key), "SuccessfulCreate", f"Created pod: {pod.name}"),)
+            case record.Performed(daemonset=key, action=DeletePod(), object=pod):
+                return (Told(self._about(key), "SuccessfulDelete", f"Deleted pod: {pod.name}"),)
+            case record.ActionFailed(daemonset=key, action=action, error=error):
+                reason, doing = _FAILURES.get(type(action), ("FailedHistory", "writing the history"))
+                return (Told(self._about(key), reason, f"Error {doing}: {error}", warning=True),)
+            case _:
+                found = deployed(heard, self.state) if self.state else None
+                return (found,) if found else ()
+
+    def _about(self, key: Key) -> About:
+        return About(DAEMONSET.api_version, key.kind, key.namespace, key.name, self._uids.get(key, ""))
+
+
+_FAILURES: dict[type, tuple[str, str]] = {CreatePod: ("FailedCreate", "creating"), DeletePod: ("FailedDelete", "deleting")}
+
+
+def _has_ended(action: Action) -> TypeGuard[DeletePod]:
+    return isinstance(action, DeletePod) and action.cause in (Cause.FAILED, Cause.SUCCEEDED)
+
+
+def _found(action: DeletePod, about: About) -> Told:
+    pod = f"daemon pod {action.key.namespace}/{action.key.name} on node {action.node}"
+    if action.cause is Cause.FAILED:
+        return Told(about, "FailedDaemonPod", f"Found failed {pod}, will try to kill it", warning=True)
+    return Told(about, "SucceededDaemonPod", f"Found succeeded {pod}, will try to delete it")
+
+
+def deployed(heard: Record, state: About) -> Told | None:
+    """The deployer's event for a record, None for what the log alone keeps."""
+    match heard:
+        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
+            message = f"the branch was rewritten; it now is {commit[:12]} {subject!r} by {author}"
+            return Told(state, "HistoryRewritten", message, warning=True)
+        case deployment.NewCommit(commit=commit, subject=subject, author=author):
+            return Told(state, "NewCommit", f"{commit[:12]} {subject!r} by {author}")
+        case deployment.CommitRejected(commit=commit, findings=findings):
+            first = findings[0]
+            place = f"{first.place}: " if first.place else ""
+            return Told(state, "CommitRejected", f"{(commit or '')[:12]} is not applied: {place}{first.message}", warning=True)
+        case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
+            pruning = [refusal.message for refusal in refusals if refusal.guard in _PRUNE]
+            if pruning:
+                return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
+            return Told(state, "Applied", f"{(commit or '')[:12]}: {writes} objects written") if writes else None
+        case deployment.PassFailed(message=message):
+            return Told(state, "PassFailed", message, warning=True)
+        case _:
+            return None
+
+
+_PRUNE = frozenset(("empty-render", "share-of-nodes"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event to be written: anew where `count` is 1, else the same again. `first` and `last` are seconds since 1970.
+
+    `id` is its own, and stays the same as it comes again.
+    """
+
+    told: Told
+    id: str
+    count: int
+    first: float
+    last: float
+
+
+@dataclass(slots=True)
+class _Alike:
+    """The different messages of one reason about one object, and when the last one came."""
+
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Condenser:
+    """Joins what is told again and again, and cuts short who talks too much."""
+
+    _alike: dict[tuple[About, str], _Alike] = field(default_factory=dict)
+    _entries: dict[Told, Entry] = field(default_factory=dict)
+    _full_at: dict[About, float] = field(default_factory=dict)
+
+    def take(self, told: Told, now: float) -> Entry | None:
+        """What to write; None where enough was told about the object."""
+        alike = self._alike.get((told.about, told.reason))
+        if alike is None or now - alike.last > ALIKE_WITHIN:
+            alike = _keep(self._alike, (told.about, told.reason), _Alike(now))
+        alike.last = now
+        known = told
+        if len(alike.messages) >= ALIKE and told.message not in alike.messages:
+            known, told = replace(told, message=COMBINED), replace(told, message=COMBINED + told.message)
+        else:
+            alike.messages.add(told.message)
+        before = self._entries.get(known)
+        if before is None:
+            entry = Entry(told, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now)
+        else:
+            entry = replace(before, told=told, count=before.count + 1, last=now)
+        _keep(self._entries, known, entry)
+        return entry if self._may_talk(told.about, now) else None
+
+    def _may_talk(self, about: About, now: float) -> bool:
+        full_at = max(self._full_at.get(about, now), now) + REFILL
+        if full_at - now > BURST * REFILL:
+            return False
+        _keep(self._full_at, about, full_at)
+        return True
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _keep(memory: dict[K, V], key: K, value: V) -> V:
+    """Remembers it, and forgets what was remembered first when there is too much."""
+    memory[key] = value
+    if len(memory) > REMEMBERED:
+        del memory[next(iter(memory))]
+    return value
