@@ -161,6 +161,9 @@ def _fields(old: Any, new: Any, path: objects.Path) -> Iterator[tuple[objects.Pa
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _fields(old.get(key, _ABSENT), new.get(key, _ABSENT), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and old != new:
+        lost, won = [item for item in old if item not in new], [item for item in new if item not in old]
+        yield (path, lost, won) if lost or won else (path, old, new)
     elif old != new:
         yield path, old, new
 
