@@ -14,6 +14,7 @@ from gitops_ds.journal import files, lines, replay
 from gitops_ds.journal.files import Journal, Limits
 from gitops_ds.model.objects import POD
 from gitops_ds.model.record import Decided, JournalFailed, JournalMended, Listed, Record
+from gitops_ds.settings import service
 from tests.replay import story
 
 WIDE = Limits()
@@ -44,6 +45,12 @@ def test_only_turns_are_written_and_only_their_owner_may_read_them(tmp_path: Pat
     (file,) = files.files(directory)
     assert len(file.read_bytes().splitlines()) == 4
     assert (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_the_settings_name_the_directory_and_the_limits() -> None:
+    found = service.parse({"journal": {"path": "/var/lib/gitops-ds", "days": 2}}).journal
+    assert (found.path, found.limits) == ("/var/lib/gitops-ds", Limits(bytes=WIDE.bytes, days=2))
+    assert service.Service().journal.path == ""
 
 
 def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(tmp_path: Path, told: list[Decided]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gitops_ds.core import decide
@@ -28,6 +28,7 @@ trees = st.dictionaries(st.sampled_from("abcd"), values | st.dictionaries(st.sam
 
 
 @given(trees, trees)
+@example({"a": 1, "b": [1], "c": [{"d": 1}]}, {"a": True, "b": [1.0], "c": [{"d": True}]})
 def test_a_difference_makes_the_new_tree_of_the_old(old: dict[str, Any], new: dict[str, Any]) -> None:
     change = differences.between(old, new)
     assert repr(sort(differences.applied(old, change))) == repr(sort(new))
