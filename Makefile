@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane check test test-fast demo bench lock schemas clean
+.PHONY: help setup setup-system controlplane check test test-fast conformance demo bench lock schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -33,11 +33,15 @@ check: $(STAMP) ## format, lint, types, layers: the same at a desk, in pre-commi
 test: $(STAMP) check ## everything, against a real API server and real git servers as well
 	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
 	@scripts/setup-system --check
-	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: $(STAMP) ## what needs neither a control plane nor programs of the system: less than a minute
 	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system"
+
+conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
+	$(BIN)/pytest -q tests/conformance
 
 demo: $(STAMP) ## a commit, a bad commit and its revert on the embedded cluster, in about a minute
 	@$(BIN)/gitops-ds demo

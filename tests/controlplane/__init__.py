@@ -41,9 +41,9 @@ class Wanted:
 
 
 @cache
-def programs() -> Path:
-    """The directory with the programs, built when they are not there yet."""
-    found = subprocess.run([ROOT / "scripts/controlplane"], stdout=subprocess.PIPE, text=True, check=True)
+def programs(*options: str) -> Path:
+    """The directory with the programs, built when they are not there yet; with `--conformance` also e2e.test."""
+    found = subprocess.run([ROOT / "scripts/controlplane", *options], stdout=subprocess.PIPE, text=True, check=True)
     return Path(found.stdout.strip())
 
 
