@@ -45,7 +45,7 @@ def judge(seen: Observation | None) -> Health:
         return Health(HealthState.PROGRESSING, "being deleted")
     spread = decide.layout(seen)
     nodes = tuple(_nodes(spread))
-    if daemonset.annotations.get(names.SUSPEND) == "true":
+    if daemonset.suspended:
         return Health(HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}", nodes)
     return _sum_up(spread, nodes)
 

@@ -18,7 +18,12 @@ _OUTDATED = "it runs an earlier template"
 
 
 def pace(fleet: Fleet) -> Moves:
-    """The next moves of the rollout; none when it is done, or must wait."""
+    """The next moves of the rollout; none when it is done, must wait, or is suspended by the annotation.
+
+    A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted template.
+    """
+    if fleet.seen.daemonset.suspended:
+        return Moves()
     match fleet.seen.daemonset.strategy:
         case OnDelete():
             return Moves()

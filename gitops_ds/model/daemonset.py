@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from gitops_ds.model import names
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Key
 
@@ -143,3 +144,8 @@ class DaemonSet:
     counts: Counts | None = None
     observed_generation: int = 0
     collision_count: int | None = None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether its rollouts are paused by our annotation."""
+        return self.annotations.get(names.SUSPEND) == "true"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.core import decide
 from gitops_ds.kinds import rollout_numbers
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.decision import Cause, CreatePod, DeletePod
 from tests.core.world import World, daemonset, rolling
@@ -177,3 +178,23 @@ def test_the_wait_for_min_ready_seconds_is_asked_for() -> None:
     world.now += 30
     assert world.turn().wake_after is None
     assert world.body["status"]["numberAvailable"] == 1
+
+
+@pytest.mark.parametrize("strategy", [rolling("50%"), rolling(0, 1)])
+def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goes_on(strategy: dict[str, Any]) -> None:
+    world = settled(4, strategy)
+    world.edit("agent:2")
+    while ["agent:2"] not in world.images().values():
+        world.turn()
+        world.kubelets()
+    world.body["metadata"]["annotations"][names.SUSPEND] = "true"
+    world.settle()
+    paused = world.images()
+    old = [node for node, images in paused.items() if images == ["agent:1"]]
+    assert old
+    world.vanish(next(pod.name for pod in world.parsed() if pod.node == old[0]))
+    world.settle()
+    assert world.images() == {**paused, old[0]: ["agent:2"]}
+    del world.body["metadata"]["annotations"][names.SUSPEND]
+    world.settle()
+    assert set(map(tuple, world.images().values())) == {("agent:2",)}
