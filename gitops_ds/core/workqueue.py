@@ -21,7 +21,8 @@ K = TypeVar("K")
 FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0  # seconds; client-go's default rate limiter, as are the next two
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
 LONGEST_FAILED_HOLD = 1.0  # seconds; news brings a key that failed back sooner than its retry, but not at once
-LONGEST_HOLD, HOLD_FACTOR = 0.05, 5.0  # the next turn of a key waits five times what the last one took, at most 50 ms
+# The next turn of a key waits five times what the last one took, within these bounds (seconds).
+SHORTEST_HOLD, LONGEST_HOLD, HOLD_FACTOR = 0.005, 0.05, 5.0
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, now: float, failed: bool = False) -> None:
         """Gives a key back; a failed one comes again by itself."""
         cost = now - self._taken.pop(key)
-        hold, wait = min(LONGEST_HOLD, HOLD_FACTOR * cost), 0.0
+        hold, wait = max(SHORTEST_HOLD, min(LONGEST_HOLD, HOLD_FACTOR * cost)), 0.0
         if failed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             wait = min(FIRST_RETRY * 2 ** min(failures - 1, 30), LONGEST_RETRY)

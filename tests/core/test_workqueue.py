@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -60,11 +61,23 @@ def test_failures_come_back_later_each_time_and_success_forgives() -> None:
     queue.take(now)
     queue.done("a", now)
     queue.add("a", now)
-    queue.take(now)
+    now = queue.next_due() or 0.0
+    assert queue.take(now) == "a"
     queue.done("a", now, failed=True)
     due = queue.next_due()
     assert due is not None
     assert round(due - now, 6) == 0.005
+
+
+@pytest.mark.parametrize(("cost", "hold"), [(0.0, 0.005), (0.002, 0.01), (3.0, 0.05)])
+def test_the_next_turn_of_a_key_waits_for_what_the_last_one_cost(cost: float, hold: float) -> None:
+    """Also a turn that took no time is not followed at once: in virtual time each event would be a turn."""
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 10.0)
+    assert queue.take(10.0) == "a"
+    queue.done("a", 10.0 + cost)
+    queue.add("a", 10.0 + cost)
+    assert queue.next_due() == pytest.approx(10.0 + cost + hold)
 
 
 def test_news_of_a_key_that_fails_does_not_bring_it_back_at_once() -> None:
