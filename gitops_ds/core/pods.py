@@ -93,7 +93,7 @@ class _Settling:
         """Ends a failed pod, unless one failed there a short time ago."""
         now = self.fleet.seen.now
         last = self.backoffs.get(spot.node) or self.fleet.seen.backoffs.get(spot.node)
-        if last is not None and now < last.until:
+        if last is not None and last.since <= now < last.until:  # one from the future is of a clock that was put back
             self.waits.append(last.until)
             return
         self.backoffs[spot.node] = next_backoff(last, now)

@@ -52,7 +52,8 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
 
     Assumes: every node that shall have a pod, has one or waits for one to vanish.
     Invariant: of the pods that are available, at most `max_unavailable` minus the nodes without an available pod are deleted. An
-    old pod that is not available is no loss and always goes, but its node counts, or too many others would go beside it.
+    old pod that is not ready is no loss and always goes, but its node counts, or too many others would go beside it. One that is
+    ready, but not for `minReadySeconds` yet, is waited for, where upstream takes it: a clock put back makes all of them look so.
     """
     unavailable = 0
     broken: list[DeletePod] = []
@@ -69,7 +70,8 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
             candidates.append(moves.delete(spot, old, Cause.OUTDATED, _OUTDATED))
         elif old is not None:
             unavailable += 1
-            broken.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
+            if not old.ready:
+                broken.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
     chosen = broken + candidates[:room]
     return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))

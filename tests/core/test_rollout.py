@@ -198,3 +198,14 @@ def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goe
     del world.body["metadata"]["annotations"][names.SUSPEND]
     world.settle()
     assert set(map(tuple, world.images().values())) == {("agent:2",)}
+
+
+@pytest.mark.parametrize("back", [1.0, 30.0, 86400.0])
+def test_a_clock_that_is_put_back_costs_no_more_pods_than_the_budget(back: float) -> None:
+    world = settled(10, rolling(2), minReadySeconds=20)
+    world.now += 20 - back
+    world.edit("agent:2")
+    assert sum(isinstance(a, DeletePod) for a in world.turn().actions) <= 2
+    world.now += back + 20
+    world.settle()
+    assert world.images() == {f"node-{i}": ["agent:2"] for i in range(10)}

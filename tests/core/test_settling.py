@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.core import pods as settling
 from gitops_ds.kinds import tolerations
-from gitops_ds.model.decision import Cause, CreatePod, DeletePod, Release
+from gitops_ds.model.decision import Backoff, Cause, CreatePod, DeletePod, Release
 from tests.core.world import World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -160,3 +160,10 @@ def test_a_turn_makes_at_most_250_pods() -> None:
     world = World(daemonset(), 600)
     sizes = [sum(isinstance(a, CreatePod) for a in world.turn().actions) for _ in range(4)]
     assert sizes == [250, 250, 100, 0]
+
+
+def test_a_back_off_from_the_future_holds_nothing_up() -> None:
+    world = with_pod(World(daemonset(), 1), phase="Failed")
+    world.backoffs = {"node-0": Backoff(world.now + 86400, 1.0)}
+    assert [type(action) for action in world.turn().actions if isinstance(action, DeletePod)] == [DeletePod]
+    assert world.backoffs["node-0"].since == world.now
