@@ -32,10 +32,16 @@ def claim(seen: Observation) -> Claim:
     pods = tuple(
         pod
         for pod in seen.pods
-        if _take(daemonset, selector, _Candidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
+        if _is_settled(daemonset, selector, pod)
+        or _take(daemonset, selector, _Candidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
     )
     kept = tuple(revision for revision in seen.revisions if _take(daemonset, selector, _of_revision(revision), actions))
     return Claim(pods, kept, tuple(actions))
+
+
+def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Pod) -> bool:
+    """Whether it is the DaemonSet's and stays so, as nearly every pod: that is asked of each in every turn."""
+    return pod.owner is not None and pod.owner.uid == daemonset.uid and requirements.all_match(selector, pod.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 
 
-class Spot(msgspec.Struct, frozen=True):
+class Spot(msgspec.Struct, frozen=True, gc=False):
     """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there is no such node.
 
     `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer for ever, and is no reason to
@@ -62,7 +62,7 @@ class Fleet:
 
     def available(self, pod: Pod) -> bool:
         """Whether a pod counts as available now."""
-        return pod.available(self.seen.daemonset.min_ready_seconds, self.seen.now)
+        return pod.ready and pod.available(self.seen.daemonset.min_ready_seconds, self.seen.now)
 
 
 def keep_first(pod: Pod) -> tuple[bool, float, str]:
@@ -78,13 +78,16 @@ def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
             by_node.setdefault(pod.node, []).append(pod)
     placer = eligibility.read(seen.daemonset.template)
     spots = [_spot(node.name, placer.place(node), by_node.pop(node.name, None)) for node in seen.nodes]
-    spots += [_spot(node, None, there) for node, there in by_node.items()]
-    spots.sort(key=lambda spot: spot.node)
+    if by_node:
+        spots += [_spot(node, None, there) for node, there in by_node.items()]
+        spots.sort(key=lambda spot: spot.node)
     return Fleet(seen, hash, tuple(spots))
 
 
 def _spot(node: str, placement: Placement | None, pods: list[Pod] | None) -> Spot:
     if not pods:
         return Spot(node, placement, (), ())
-    there = sorted((pod for pod in pods if not (pod.ended and pod.terminating)), key=keep_first)
-    return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))
+    there = [pod for pod in pods if not (pod.terminating and pod.ended)]
+    if len(pods) == 1:
+        return Spot(node, placement, tuple(there), (pods[0].uid,))
+    return Spot(node, placement, tuple(sorted(there, key=keep_first)), tuple(sorted(pod.uid for pod in pods)))

@@ -57,7 +57,7 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
     """
     unavailable = 0
     broken: list[DeletePod] = []
-    candidates: list[DeletePod] = []
+    candidates: list[tuple[Spot, Pod]] = []
     for spot in fleet.spots:
         if not spot.wanted and not spot.pods:
             continue
@@ -67,13 +67,13 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
         elif new is not None:
             unavailable += not fleet.available(new)
         elif old is not None and fleet.available(old):
-            candidates.append(moves.delete(spot, old, Cause.OUTDATED, _OUTDATED))
+            candidates.append((spot, old))
         elif old is not None:
             unavailable += 1
             if not old.ready:
                 broken.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
-    chosen = broken + candidates[:room]
+    chosen = broken + [moves.delete(spot, old, Cause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
     return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
 
 

@@ -68,7 +68,10 @@ def matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 def all_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Whether the labels meet every requirement."""
-    return all(matches(requirement, labels) for requirement in requirements)
+    for requirement in requirements:  # noqa: SIM110  a generator takes twice as long, and every pod of a turn comes here
+        if not matches(requirement, labels):
+            return False
+    return True
 
 
 def integer(text: str) -> int | None:

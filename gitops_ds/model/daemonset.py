@@ -23,7 +23,7 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Owner(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True, gc=False):
     """The one owner reference with `controller: true`."""
 
     kind: str
