@@ -116,6 +116,8 @@ def measured(plane: ControlPlane, nodes: int, command: list[str | Path]) -> Run:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=plane.directory)
     try:
         idle(process.pid)
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} ended; its log is {plane.directory}/controller.log")
         before = cpu(process.pid)
         walls = [
             timed(plane, nodes, lambda: plane.request("POST", DAEMONSETS, daemonset("1"))),
@@ -154,7 +156,7 @@ def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
     """The DaemonSet as it is, and each time that it changes."""
     context = ssl.create_default_context(cafile=str(plane.ca))
     request = urllib.request.Request(f"{plane.url}{DAEMONSETS}?watch=1", headers={"Authorization": f"Bearer {plane.token}"})
-    with urllib.request.urlopen(request, context=context, timeout=600) as reply:
+    with urllib.request.urlopen(request, context=context, timeout=200) as reply:
         yield (json.loads(line)["object"] for line in reply)
 
 

@@ -1,0 +1,128 @@
+"""The controller core without an API server: a decision in the middle of a rollout, the memory of the cache, a whole rollout in
+virtual time.
+
+python -m benchmarks decide; GITOPS_DS_BENCH_SIMULATED says how many nodes (5000).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from statistics import median
+from typing import Any
+
+import orjson
+
+from benchmarks import figures, rollouts
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.core import decide
+from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds.model.cluster import Listing
+from gitops_ds.model.objects import DAEMONSET, NODE, Key, Resource
+
+NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
+AGENT = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")
+COPIES = 10
+
+Lists = Mapping[Resource, Listing]
+
+
+def main() -> None:
+    for nodes in (NODES // 5, NODES // 2, NODES):
+        lists = virtual_time.run(half_way(nodes))
+        seconds = decision(lists)
+        print(f"a decision on {nodes} nodes, half way: {1e3 * seconds:.1f} ms, {1e6 * seconds / nodes:.1f} us a node", flush=True)
+    print(f"{COPIES} DaemonSets on {NODES} nodes in the cache: {held(lists):.0f} MiB", flush=True)
+    began = time.perf_counter()
+    virtual_time.run(rollout(NODES))
+    figures.show(f"create and update on {NODES} simulated nodes", time.perf_counter() - began, None)
+
+
+def decision(lists: Lists) -> float:
+    """Seconds of CPU of one turn: what is looked at, and what is decided."""
+    cache = Cache()
+    for resource, listing in lists.items():
+        cache.replace(resource, listing.items, listing.version)
+    times = []
+    for _ in range(15):
+        began = time.process_time()
+        seen = cache.observe(AGENT, virtual_time.EPOCH + 3600)
+        assert seen is not None
+        decide.decide(seen)
+        times.append(time.process_time() - began)
+    return median(times)
+
+
+def held(lists: Lists) -> float:
+    """MiB that the cache keeps of so many DaemonSets, each body parsed anew as it is when it comes over a wire."""
+    wire = {resource: [orjson.dumps(body) for body in listing.items] for resource, listing in lists.items()}
+    cache = Cache()
+    tracemalloc.start()
+    for resource in WATCHED:
+        copies = 1 if resource == NODE else COPIES
+        bodies = (_copy(orjson.loads(text), number) for text in wire[resource] for number in range(copies))
+        cache.replace(resource, bodies, lists[resource].version)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(cache.keys) == COPIES
+    return used / 2**20
+
+
+def _copy(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """The same object of another DaemonSet."""
+    metadata = body["metadata"]
+    if "namespace" in metadata:
+        metadata["namespace"] = f"space-{number}"
+        metadata["uid"] += str(number)
+        for owner in metadata.get("ownerReferences", ()):
+            owner["uid"] += str(number)
+    return body
+
+
+async def half_way(nodes: int) -> Lists:
+    """All objects of a cluster in which half of the nodes run the new template."""
+    async with controlled(nodes) as cluster:
+        await change(cluster, "1", nodes)
+        await change(cluster, "2", nodes // 2)
+        return {resource: await cluster.list(resource) for resource in WATCHED}
+
+
+async def rollout(nodes: int) -> None:
+    async with controlled(nodes) as cluster:
+        await change(cluster, "1", nodes)
+        await change(cluster, "2", nodes)
+
+
+@asynccontextmanager
+async def controlled(nodes: int) -> AsyncIterator[simulated.Cluster]:
+    """A simulated cluster with our controller."""
+    async with simulated.Cluster() as cluster, asyncio.TaskGroup() as group:
+        cluster.add_nodes(simulated.NodeSpec(f"node-{number:04d}") for number in range(nodes))
+        clock = virtual_time.clock()
+        controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=clock, chance=random.Random(1).random)
+        group.create_task(controller.run())
+        yield cluster
+        controller.stop()
+
+
+async def change(cluster: simulated.Cluster, image: str, enough: int) -> None:
+    """Makes or changes the DaemonSet, and waits until so many nodes run it."""
+    body = rollouts.daemonset(image)
+    if image == "1":
+        await cluster.create(DAEMONSET, body)
+    else:
+        await cluster.patch(DAEMONSET, "default", "agent", {"spec": {"template": body["spec"]["template"]}})
+    while True:
+        await asyncio.sleep(1)
+        found = await cluster.get(DAEMONSET, "default", "agent")
+        status = found.get("status") or {}
+        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        if current and min(status["updatedNumberScheduled"], status["numberAvailable"]) >= enough:
+            return
