@@ -1,7 +1,7 @@
 """The pods that are made: their bodies as upstream's controller makes them, and names that follow from what was seen.
 
 The same view gives the same name twice, so a crash, a second leader or a lost reply makes no second pod. A replacement has a name
-of its own, because the UIDs of the pods seen on the node, and of the last that vanished there, are part of it.
+of its own, because the UIDs of the pods seen on the node are part of it, or, where there is none, that of the last that vanished.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Mould:
 
     def create(self, spot: Spot, why: str) -> CreatePod:
         """A pod for that node."""
-        seed = "\n".join((self._base, spot.node, *spot.uids, self._vanished.get(spot.node, "")))
+        # A leader that came later knows the pods that are there, but not who vanished before them.
+        last = "" if spot.uids else self._vanished.get(spot.node, "")
+        seed = "\n".join((self._base, spot.node, *spot.uids, last))
         metadata = {"name": name(seed), **self._metadata}
         spec = {**self._spec, "affinity": pinned(self._affinity, spot.node)}
         body = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
