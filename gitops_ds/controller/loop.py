@@ -13,11 +13,13 @@ from gitops_ds.controller import informer, perform
 from gitops_ds.controller.informer import Failing, Told
 from gitops_ds.core import decide
 from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds.core.shadow import Shadow
 from gitops_ds.core.workqueue import WorkQueue
 from gitops_ds.errors import ClusterError
-from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
-from gitops_ds.model.decision import Decision, Observation
-from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.kinds import pods
+from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.objects import POD, Body, Key, Resource
 from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
 TURNS_AT_ONCE = 8
@@ -50,6 +52,7 @@ class Controller:
         self._clock, self._chance = clock, chance
         self._cache = Cache()
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._shadow = Shadow()
         self._news = asyncio.Event()
         self._stopping = False
         self.synced = asyncio.Event()
@@ -91,6 +94,8 @@ class Controller:
                 if self._cache.synced:
                     self.synced.set()
             case WatchEvent(type=type, object=body, version=version):
+                if self._powers is Powers.OBSERVE and resource == POD and type is EventType.DELETED:
+                    self._shadow.gone(pods.pod_of(body))
                 self._wake(self._cache.apply(resource, type, body, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
@@ -152,28 +157,35 @@ class Controller:
         seen = self.observe(key)
         if seen is None:
             self._queue.forget(key)
+            self._shadow.forget(key)
             return ()
         match self._powers:
             case Powers.PACE:
                 return ()  # no agent has a rollout policy yet
             case Powers.OBSERVE:
-                decision = decide.decide(seen)
-                self._tell(seen, decision, performed=False)
-                self._come_back(key, decision, wrote=False)
+                self._compare(seen)
                 return ()
             case Powers.FULL:
                 decision = decide.decide(seen)
-                self._tell(seen, decision, performed=True)
+                self._emit(Decided(seen.now, key, decision, True, seen))
                 self._cache.remember(seen.daemonset, decision)
                 outcome = await perform.perform(stage, seen.daemonset, decision)
                 if not outcome.errors:
-                    self._come_back(key, decision, outcome.wrote)
+                    self._come_back(key, decision.wake_after, outcome.wrote)
                 return outcome.errors
 
-    def _tell(self, seen: Observation, decision: Decision, *, performed: bool) -> None:
-        self._emit(Decided(seen.now, seen.daemonset.key, decision, performed, seen))
+    def _compare(self, seen: Observation) -> None:
+        """A turn that performs nothing: it tells what would be done, and whether somebody else did so."""
+        key, decision = seen.daemonset.key, decide.decide(seen)
+        told = Decided(seen.now, key, decision, False, seen)
+        self._emit(told)
+        look = self._shadow.look(told)
+        for record in look.records:
+            self._emit(record)
+        for wait in (decision.wake_after, look.wake_after):
+            self._come_back(key, wait, wrote=False)
 
-    def _come_back(self, key: Key, decision: Decision, wrote: bool) -> None:
+    def _come_back(self, key: Key, wake_after: float | None, wrote: bool) -> None:
         """A turn that did something is followed by another, which sees it done; else time alone may bring the next.
 
         An action that comes to nothing each time (a revision that can't be changed) must not be tried in a circle.
@@ -181,8 +193,8 @@ class Controller:
         now = asyncio.get_running_loop().time()
         if wrote:
             self._queue.add(key, now)
-        elif decision.wake_after is not None:
-            self._queue.add(key, now + decision.wake_after)
+        elif wake_after is not None:
+            self._queue.add(key, now + wake_after)
 
     def _remember(self, resource: Resource, body: Body) -> None:
         self._cache.wrote(resource, body, self._clock())

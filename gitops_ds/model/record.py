@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from gitops_ds.errors import ClusterError
 from gitops_ds.model.decision import Action, Decision, Observation, Status
@@ -96,6 +97,43 @@ class JournalMended(Record):
     """The journal is written again; so many turns are missing."""
 
     missing: int
+
+
+class Unlike(StrEnum):
+    """In what somebody else's controller did otherwise."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    ROLLOUT = "rollout"
+    STANDSTILL = "standstill"
+
+
+@dataclass(frozen=True, slots=True)
+class Differed(Record):
+    """In an interval that began at `since`, the built-in controller did otherwise: what ours wanted, what theirs did."""
+
+    daemonset: Key
+    since: float
+    what: Unlike
+    ours: str
+    theirs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed(Record):
+    """An interval in which the built-in controller did what ours would have done.
+
+    Pods by node: those that it made and ended, and of these `replaced` by a rollout with at most `at_risk` nodes without an
+    available pod, or with one more, at once. `elsewhere` are pods that went, which neither wanted: somebody's deletions.
+    """
+
+    daemonset: Key
+    since: float
+    created: Mapping[str, int]
+    deleted: Mapping[str, int]
+    replaced: int = 0
+    at_risk: int = 0
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
 
 Emit = Callable[[Record], None]

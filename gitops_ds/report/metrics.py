@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from gitops_ds.model import deployment
+from gitops_ds.model import deployment, record
 from gitops_ds.model.record import Record
 
 
@@ -20,6 +20,8 @@ class Metrics:
         self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
         self._last = Gauge("gitopsds_git_last_success_timestamp_seconds", "When Git last was as the cluster is.", registry=made)
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
+        self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
+        self._agreed = Counter("gitopsds_shadow_agreements", "Intervals in which theirs did as ours would.", registry=made)
         self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
 
     def hear(self, told: Record) -> None:
@@ -41,6 +43,10 @@ class Metrics:
                 self._writes.labels(change.operation.value).inc()
             case deployment.CommitRejected():
                 self._rejected.inc()
+            case record.Differed(what=what):
+                self._differed.labels(what.value).inc()
+            case record.Agreed():
+                self._agreed.inc()
             case _:
                 pass
 

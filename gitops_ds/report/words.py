@@ -40,6 +40,8 @@ def line(told: Record) -> str | None:
             return f"the journal can't be written, and work goes on without: {message}"
         case record.JournalMended(missing=missing):
             return f"the journal is written again, in a new file; {missing} turns are missing"
+        case record.Differed(daemonset=daemonset, ours=ours, theirs=theirs):
+            return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case _:
             return None
 
@@ -56,6 +58,13 @@ def _revision(change: Any) -> str:
     return f" (revision {rollout.becomes}" + (f", as {rollout.known_as} was)" if rollout.known_as else ")")
 
 
+_PLAIN = (
+    *("commit", "writes", "retry_in"),
+    *("since", "what", "ours", "theirs"),
+    *("created", "deleted", "elsewhere", "replaced", "at_risk"),
+)
+
+
 def as_json(told: Record) -> dict[str, Any] | None:
     """The record's kind, time and words, with commit and object where it has them; None for a turn that wants nothing."""
     if isinstance(told, record.Decided) and not told.wants:
@@ -63,7 +72,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
     found: dict[str, Any] = {"time": told.at, "kind": type(told).__name__}
     if words := line(told):
         found["message"] = words
-    for name in ("commit", "writes", "retry_in"):
+    for name in _PLAIN:
         if (value := getattr(told, name, None)) is not None:
             found[name] = value
     key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)

@@ -1,0 +1,356 @@
+"""A controller that does as ours would is agreed with, however seldom we look; one that does otherwise is told."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.core import decide
+from gitops_ds.core.shadow import Shadow
+from gitops_ds.kinds import daemonsets, pods, timestamps
+from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
+from gitops_ds.model.decision import Action, Cause, CreatePod, CreateRevision, Decision, DeletePod, Observation, Status
+from gitops_ds.model.record import Agreed, Decided, Differed, Record, Unlike
+from tests.core import world
+from tests.core.world import World
+
+Decide = Callable[[Observation], Decision]
+
+
+@dataclass
+class Scene:
+    """A world that `theirs` looks after, and ours in the shadow."""
+
+    world: World
+    theirs: Decide = decide.decide
+    shadow: Shadow = field(default_factory=Shadow)
+    records: list[Record] = field(default_factory=list)
+    wake_after: float | None = None
+
+    def act(self, at_most: int | None = None, order: Callable[[Action], Any] | None = None) -> None:
+        """One turn of theirs, or a part of it, its pods in another order."""
+        decision = self.theirs(self.world.observe())
+        actions = sorted(decision.actions, key=order) if order else list(decision.actions)
+        for action in actions[:at_most]:
+            self.world.perform(action)
+        self.world.backoffs.update(decision.backoffs)
+        if decision.status is not None:
+            counters = daemonsets.counters(decision.status.counts)
+            self.world.body["status"] = {**counters, "observedGeneration": decision.status.observed_generation}
+            self.touch()
+
+    def touch(self) -> None:
+        """Another version of the DaemonSet."""
+        metadata = self.world.body["metadata"]
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+
+    def edit(self, image: str, **spec: Any) -> None:
+        self.world.edit(image)
+        self.world.body["spec"].update(spec)
+        self.touch()
+
+    def taint(self, index: int, effect: str) -> None:
+        """Taints a node, or takes its taint away with an empty effect."""
+        name = self.world.nodes[index]["metadata"]["name"]
+        taints = [{"key": "drained", "effect": effect}] if effect else []
+        self.world.nodes = [*self.world.nodes[:index], world.node(name, taints=taints), *self.world.nodes[index + 1 :]]
+
+    def end(self, node: str) -> None:
+        """Somebody deletes the pods of a node."""
+        for body in self.world.pods.values():
+            if pods.pod_of(body).node == node:
+                body["metadata"]["deletionTimestamp"] = timestamps.text(self.world.now)
+
+    def fail(self, node: str) -> None:
+        for body in self.world.pods.values():
+            if pods.pod_of(body).node == node:
+                body["status"] = {"phase": "Failed", "reason": "Evicted"}
+
+    def kubelets(self) -> bool:
+        before = {name: pods.pod_of(body) for name, body in self.world.pods.items()}
+        moved = self.world.kubelets()
+        for name in before.keys() - self.world.pods.keys():
+            self.shadow.gone(before[name])
+        return moved
+
+    def look(self) -> None:
+        # A world changes its objects in place, which no cluster does.
+        seen = copy.deepcopy(self.world.observe())
+        seen = Observation(seen.now, seen.daemonset, seen.nodes, seen.pods, seen.revisions, {}, seen.vanished)
+        look = self.shadow.look(Decided(seen.now, seen.daemonset.key, decide.decide(seen), False, seen))
+        self.records += look.records
+        self.wake_after = look.wake_after
+
+    def rest(self, turns: int = 300, *, often: bool = False) -> None:
+        """Until theirs is done, and ours has looked as often as it wanted to; `often`: after each of their turns."""
+        for _ in range(turns):
+            before = self.world.body["metadata"]["resourceVersion"], sorted(self.world.pods)
+            self.act()
+            if often:
+                self.look()
+            if self.kubelets() or before != (self.world.body["metadata"]["resourceVersion"], sorted(self.world.pods)):
+                continue
+            self.look()
+            if self.wake_after is None:
+                return
+            self.world.now += self.wake_after
+        raise AssertionError("there is no end to it")
+
+    @property
+    def differences(self) -> list[Differed]:
+        return [record for record in self.records if isinstance(record, Differed)]
+
+    @property
+    def agreed(self) -> list[Agreed]:
+        return [record for record in self.records if isinstance(record, Agreed)]
+
+
+def scene(nodes: int = 4, theirs: Decide = decide.decide, **spec: Any) -> Scene:
+    """A settled one."""
+    made = Scene(World(world.daemonset(**spec), nodes), theirs)
+    made.look()
+    made.rest()
+    made.records.clear()
+    return made
+
+
+def chaos(there: Scene, step: str, chance: random.Random) -> None:
+    """One thing that happens, by theirs, by the kubelets, or by somebody."""
+    node = chance.randrange(len(there.world.nodes))
+    name = there.world.nodes[node]["metadata"]["name"]
+    match step:
+        case "part":
+            there.act(at_most=chance.randrange(4), order=lambda _: chance.random())
+        case "act":
+            there.act()
+        case "kubelets":
+            there.kubelets()
+        case "edit":
+            there.edit(f"agent:{chance.randrange(3)}")
+        case "taint":
+            there.taint(node, chance.choice(["NoExecute", "NoSchedule", ""]))
+        case "fail":
+            there.fail(name)
+        case "join":
+            there.world.nodes = [*there.world.nodes, world.node(f"new-{len(there.world.nodes)}-{chance.random()}")]
+        case "surge":
+            there.edit("agent:7", updateStrategy=world.rolling(0, chance.randrange(1, 4)))
+        case "replace":
+            there.edit("agent:8", updateStrategy=world.rolling(chance.choice(["25%", "50%", "75%"])))
+        case "ondelete":
+            there.edit("agent:9", updateStrategy={"type": "OnDelete"})
+        case _:
+            there.end(name)
+
+
+CAUSES = ("edit", "surge", "replace", "ondelete", "taint", "join")
+STEPS = st.sampled_from(
+    [
+        "part",
+        "part",
+        "act",
+        "act",
+        "kubelets",
+        "kubelets",
+        "kubelets",
+        "edit",
+        "taint",
+        "fail",
+        "join",
+        "surge",
+        "replace",
+        "end",
+        "ondelete",
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40), st.integers(0, 10_000))
+def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(steps: list[tuple[str, bool]], seed: int) -> None:
+    there, chance = scene(), random.Random(seed)
+    for step, looks in steps:
+        chaos(there, step, chance)
+        if looks or step in CAUSES:
+            there.look()
+    there.rest()
+    # Of pods that an update is due to replace nothing tells who ended them, so that somebody's deletion counts as theirs.
+    ended = any(step == "end" for step, _ in steps)
+    assert [told for told in there.differences if not (ended and told.what is Unlike.ROLLOUT)] == []
+
+
+def blind_to_taints(seen: Observation) -> Decision:
+    return decide.decide(replace(seen, nodes=tuple(replace(node, taints=()) for node in seen.nodes)))
+
+
+def without(test: Callable[[Action], bool]) -> Decide:
+    def theirs(seen: Observation) -> Decision:
+        decision = decide.decide(seen)
+        return replace(decision, steps=tuple(tuple(a for a in step if not test(a)) for step in decision.steps))
+
+    return theirs
+
+
+def paced_by(strategy: RollingUpdate) -> Decide:
+    return lambda seen: decide.decide(replace(seen, daemonset=replace(seen.daemonset, strategy=strategy)))
+
+
+def counts_wrong(seen: Observation) -> Decision:
+    decision = decide.decide(seen)
+    counts = Counts(desired=3, current=3, ready=3, updated=3, available=3)
+    status = Status(counts, seen.daemonset.generation)
+    return replace(decision, status=None if seen.daemonset.counts == counts else status)
+
+
+def ends_the_elder(seen: Observation) -> Decision:
+    """Of several pods on a node, keeps the youngest."""
+    decision = decide.decide(seen)
+    return replace(decision, steps=tuple(tuple(other_of(action, seen) for action in step) for step in decision.steps))
+
+
+def other_of(action: Action, seen: Observation) -> Action:
+    if not isinstance(action, DeletePod) or action.cause is not Cause.DUPLICATE:
+        return action
+    elder = next(pod for pod in seen.pods if pod.node == action.node and pod.uid != action.uid)
+    return replace(action, key=replace(action.key, name=elder.name), uid=elder.uid)
+
+
+def taint_one(there: Scene) -> None:
+    there.end("node-1")
+    there.taint(1, "NoSchedule")
+
+
+def double(there: Scene) -> None:
+    labels = next(iter(there.world.pods.values()))["metadata"]["labels"]
+    there.world.start(there.world.existing("agent-double", "node-2", labels=dict(labels)))
+
+
+def roll(there: Scene) -> None:
+    there.edit("agent:2")
+
+
+def surge(there: Scene) -> None:
+    there.edit("agent:2", updateStrategy=world.rolling(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "what_happens", "told"),
+    [
+        (blind_to_taints, taint_one, ("create", "no pod on node-1", "made agent-")),
+        (blind_to_taints, lambda there: there.taint(1, "NoExecute"), ("standstill", "DeletePod agent-", "nothing for 120 s")),
+        (
+            without(lambda a: isinstance(a, CreatePod)),
+            lambda there: there.end("node-3"),
+            ("standstill", "pods on node-3", "nothing"),
+        ),
+        (
+            without(lambda a: isinstance(a, DeletePod)),
+            lambda there: there.fail("node-0"),
+            ("standstill", "DeletePod agent-", "nothing"),
+        ),
+        (without(lambda a: isinstance(a, DeletePod)), roll, ("standstill", "DeletePod agent-", "nothing")),
+        (without(lambda a: isinstance(a, CreateRevision)), roll, ("standstill", "CreateRevision agent-", "nothing")),
+        (paced_by(RollingUpdate(Share(3))), roll, ("rollout", "at most 1 nodes at risk at once", "put 3 at risk")),
+        (paced_by(RollingUpdate(Share(0), Share(2))), surge, ("rollout", "at most 1 nodes at risk at once", "put 2 at risk")),
+        (counts_wrong, roll, ("standstill", "the status Counts(desired=4", "nothing")),
+        (ends_the_elder, double, ("delete", "an end of agent-double on node-2", "ended agent-")),
+    ],
+)
+def test_one_that_does_otherwise_is_told(theirs: Decide, what_happens: Callable[[Scene], None], told: tuple[str, str, str]) -> None:
+    there = scene()
+    there.theirs = theirs
+    what_happens(there)
+    there.look()
+    there.rest(often=True)
+    found = [(record.what.value, record.ours, record.theirs) for record in there.differences]
+    assert any(all(one.startswith(start) for one, start in zip(said, told, strict=True)) for said in found), found
+    assert there.agreed == []
+
+
+def test_a_second_pod_on_a_node_is_one_too_many() -> None:
+    there = scene()
+    double(there)
+    there.theirs = without(lambda action: isinstance(action, DeletePod))
+    there.look()
+    there.rest()
+    assert next((told.what, told.theirs) for told in there.differences) == (Unlike.CREATE, "made agent-double")
+
+
+def test_an_interval_that_agrees_says_what_was_done() -> None:
+    there = scene(nodes=5, updateStrategy=world.rolling(2))
+    there.edit("agent:2")
+    there.look()
+    while there.theirs(there.world.observe()).actions or there.kubelets():
+        there.act()
+        there.look()
+    there.rest()
+    (told,) = there.agreed
+    once = {f"node-{index}": 1 for index in range(5)}
+    assert (told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere) == (once, once, 5, 2, {})
+    assert told.since < told.at
+
+
+def test_pods_that_somebody_else_ended_are_counted_apart() -> None:
+    there = scene()
+    there.end("node-1")
+    there.rest()
+    (told,) = there.agreed
+    assert (told.created, told.deleted, told.elsewhere) == ({"node-1": 1}, {}, {"node-1": 1})
+
+
+def test_a_failed_pod_that_went_between_two_looks_was_ended_for_that() -> None:
+    there = scene()
+    there.fail("node-1")
+    there.rest()
+    (told,) = there.agreed
+    assert (told.created, told.deleted, told.elsewhere) == ({"node-1": 1}, {"node-1": 1}, {})
+
+
+def test_an_act_whose_cause_is_seen_late_is_no_difference() -> None:
+    """The watch of pods may run ahead of that of nodes."""
+    there = scene()
+    known = there.world.nodes
+    there.world.nodes = [*known, world.node("late")]
+    there.act()
+    there.kubelets()
+    there.world.nodes, after = known, there.world.nodes
+    there.look()
+    there.world.nodes = after
+    there.rest()
+    assert (there.differences, len(there.agreed)) == ([], 1)
+
+
+@pytest.mark.parametrize("change", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "another"}])
+def test_a_daemonset_that_ends_or_is_another_one_is_not_judged(change: dict[str, str]) -> None:
+    there = scene()
+    there.world.body["metadata"].update(change)
+    there.world.pods.clear()
+    there.look()
+    there.world.now += 1000
+    there.look()
+    assert [record for record in there.records if isinstance(record, Agreed)] == []
+
+
+def test_a_difference_is_told_once_and_nothing_is_looked_at_for_ever() -> None:
+    there = scene(theirs=decide.decide)
+    there.theirs = without(lambda action: isinstance(action, CreatePod))
+    there.end("node-3")
+    there.rest()
+    for _ in range(10):
+        there.world.now += 300
+        there.look()
+    assert len(there.differences) == 1
+    assert there.wake_after is None
+    there.theirs = decide.decide
+    there.rest()
+    assert there.agreed == []
+    roll(there)
+    there.rest()
+    assert len(there.agreed) == 1
