@@ -17,7 +17,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from gitops_ds import errors
 from gitops_ds.app import clusters, repositories
 from gitops_ds.app.clusters import Connection
-from gitops_ds.controller import events, state, sync
+from gitops_ds.controller import events, probe, state, sync
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
@@ -77,6 +77,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             deployer = await stack.enter_async_context(_deployer(service, cluster, tell, at_desk, stopping))
         controller = None
         if service.powers is not Powers.PACE:  # no agent has a rollout policy yet, so there is nothing to pace
+            if service.powers is Powers.FULL:
+                await stack.enter_async_context(probe.only_one(cluster, service.cluster.namespace, time.time))
             hear = await stack.enter_async_context(_with_events(cluster, None, tell))
             controller = Controller(cluster, service.powers, hear, clock=time.time, chance=random.random)
         await _until(stopping, [part for part in (deployer, controller) if part is not None], lambda: say(_ready(service, version)))

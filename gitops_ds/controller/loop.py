@@ -9,17 +9,18 @@ import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 
-from gitops_ds.controller import informer, perform
+from gitops_ds.controller import informer, perform, probe
 from gitops_ds.controller.informer import Failing, Told
 from gitops_ds.core import decide
 from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds.core.rivals import Rivals
 from gitops_ds.core.shadow import Shadow
 from gitops_ds.core.workqueue import WorkQueue
 from gitops_ds.errors import ClusterError
 from gitops_ds.kinds import pods
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.objects import POD, Body, Key, Resource
+from gitops_ds.model.objects import DAEMONSET, POD, Body, Key, Resource
 from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
 TURNS_AT_ONCE = 8
@@ -51,6 +52,7 @@ class Controller:
         self._cluster, self._powers, self._emit = cluster, powers, emit
         self._clock, self._chance = clock, chance
         self._cache = Cache()
+        self._rivals = Rivals()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._news = asyncio.Event()
@@ -72,7 +74,7 @@ class Controller:
         self._news.set()
 
     async def run(self) -> None:
-        """Runs until `stop`, or until it is cancelled."""
+        """Runs until `stop`, or until it is cancelled. Raises Refused when another full controller turns up beside powers full."""
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
             ticker = group.create_task(self._look_again())
@@ -87,6 +89,8 @@ class Controller:
         await informer.run(self._cluster, resource, Selection(), hear, random=self._chance)
 
     def _hear(self, resource: Resource, told: Told) -> None:
+        if resource == DAEMONSET and self._powers is Powers.FULL:
+            self._beware(told)
         match told:
             case Listing(items=items, version=version):
                 self._emit(Listed(self._clock(), resource, len(items), version))
@@ -99,6 +103,21 @@ class Controller:
                 self._wake(self._cache.apply(resource, type, body, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
+
+    def _beware(self, told: Told) -> None:
+        """Raises Refused, which ends `run`, when another DaemonSet controller shows itself."""
+        rival = ""
+        match told:
+            case Listing(items=items):
+                rival = self._rivals.listed(items)
+            case WatchEvent(type=EventType.DELETED, object=body):
+                self._rivals.gone(body)
+            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
+                rival = self._rivals.changed(body)
+            case WatchEvent() | Failing():
+                pass
+        if rival:
+            raise probe.refusal(rival)
 
     def _wake(self, keys: set[Key]) -> None:
         if not keys:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gitops_ds.core import claims, fleet, history, pods, rollout, status
+from gitops_ds.core import claims, fleet, history, pods, rivals, rollout, status
 from gitops_ds.core.fleet import Fleet
 from gitops_ds.core.history import Past
 from gitops_ds.model.daemonset import Pod
@@ -18,12 +18,13 @@ SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is 
 def decide(seen: Observation) -> Decision:
     """What to do about one DaemonSet. The same observation always gives the same decision.
 
-    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans.
+    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans. So is the
+    probe for other controllers.
     """
     daemonset = seen.daemonset
     if daemonset.selector is None:
         return Decision(complaint=SELECTING_ALL)
-    if daemonset.deleting:
+    if daemonset.deleting or rivals.is_probe(daemonset.raw):
         return Decision()
     claim = claims.claim(seen)
     past = history.construct(daemonset, claim)

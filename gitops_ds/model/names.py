@@ -12,6 +12,7 @@ REPOSITORY = f"{DOMAIN}/repository"
 PATH = f"{DOMAIN}/path"
 PRUNE = f"{DOMAIN}/prune"
 DRIFT = f"{DOMAIN}/drift"
+PROBE = f"{DOMAIN}/probe"  # on the DaemonSet that shows whether another DaemonSet controller is at work
 SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
 APPROVE = f"{DOMAIN}/approve"

@@ -102,7 +102,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Ends every program, the API server before etcd: without etcd it lingers for a minute and holds its port."""
-        for name in ("kwok", "scheduler", "controller-manager", "apiserver", "etcd"):
+        for name in ("kwok", "scheduler", "daemonset-controller", "controller-manager", "apiserver", "etcd"):
             if process := self.processes.pop(name, None):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -167,6 +167,13 @@ class ControlPlane:
             "--service-account-private-key-file", str(key), "--root-ca-file", str(self.ca),
         )  # fmt: skip
         self._start("scheduler", "kube-scheduler", *shared, *limits)
+
+    def start_daemonset_controller(self) -> None:
+        """Starts the built-in DaemonSet controller in a process of its own."""
+        self._start(
+            "daemonset-controller", "kube-controller-manager", "--kubeconfig", str(self.kubeconfig), "--leader-elect=false",
+            "--secure-port", "0", "--kube-api-qps", "5000", "--kube-api-burst", "5000", "--controllers", "daemonset-controller",
+        )  # fmt: skip
 
     def _start_kwok(self) -> None:
         stages = self.directory / "stages.yaml"

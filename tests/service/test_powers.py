@@ -110,3 +110,29 @@ def records(log: Path) -> list[dict[str, Any]]:
 
 def decided(log: Path) -> set[str]:
     return {told["object"].split()[-1] for told in records(log) if told["kind"] == "Decided"}
+
+
+def test_with_full_powers_it_refuses_to_start_beside_kubernetes_own_controller(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
+    with running(tmp_path, control_plane, "--powers", "full") as (process, log):
+        assert process.wait(30) == 1, log.read_text()
+        assert "kube-controller-manager writes the status of DaemonSets" in log.read_text()
+        assert "use powers pace" in log.read_text()
+
+
+def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_path: Path) -> None:
+    plane = controlplane.ControlPlane(tmp_path / "plane", controlplane.Wanted(nodes=3, daemonset_controller=False))
+    try:
+        plane.start()
+        make(plane, "default", "agent")
+        with running(tmp_path, plane, "--powers", "full") as (process, log):
+            program.rolled_out(plane, "default", "agent")
+            plane.start_daemonset_controller()
+            plane.kubectl("-n", "default", "set", "image", "ds/agent", f"agent={image(2)}")
+            assert process.wait(60) == 1, log.read_text()
+            assert "another DaemonSet controller is at work: kube-controller-manager" in log.read_text()
+        program.rolled_out(plane, "default", "agent")
+        assert images_by_node(plane, "default") == on_every_node(2)
+    finally:
+        plane.stop()

@@ -18,7 +18,7 @@ from tests.simulated import stage
 
 @asynccontextmanager
 async def controlled(cluster: simulated.Cluster, faults: simulated.Faults = requests.none) -> AsyncIterator[simulated.Client]:
-    client = cluster.client("controller", faults)
+    client = cluster.client(faults=faults)
     chance = random.Random(1).random
     controller = loop.Controller(client, loop.Powers.FULL, lambda _: None, clock=cluster.server.now, chance=chance)
     task = asyncio.create_task(controller.run())

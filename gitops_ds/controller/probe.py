@@ -1,0 +1,63 @@
+"""Makes sure that there is no other DaemonSet controller before ours acts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from gitops_ds.core import rivals
+from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
+from gitops_ds.kinds import timestamps
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body
+
+PATIENCE = 3.0  # seconds that another controller has to write the status of a new DaemonSet; Kubernetes' own takes milliseconds
+LOOK_EVERY = 0.1
+
+
+def refusal(manager: str) -> Refused:
+    """What is said when somebody else counts."""
+    return Refused(
+        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of DaemonSets. With powers full ours must"
+        " be the only one: switch the other off (kube-controller-manager --controllers=*,-daemonset-controller), or use powers pace"
+    )
+
+
+@contextlib.asynccontextmanager
+async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> AsyncIterator[None]:
+    """Holds the probe in the cluster while ours works; a probe that was left behind by a crash answers at once.
+
+    `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and ClusterError.
+    """
+    probe = await _made(cluster, namespace)
+    if probe.get("status", {}).get("observedGeneration"):  # it was taken up, perhaps long ago: ask again
+        await cluster.delete(DAEMONSET, namespace, rivals.PROBE, uid=probe["metadata"]["uid"])
+        probe = await _made(cluster, namespace)
+    born = timestamps.seconds(probe["metadata"]["creationTimestamp"])
+    wait = PATIENCE - max(0.0, clock() - born) if born is not None else PATIENCE
+    deadline = asyncio.get_running_loop().time() + wait
+    while True:
+        probe = await cluster.get(DAEMONSET, namespace, rivals.PROBE)
+        if probe.get("status", {}).get("observedGeneration"):
+            raise refusal(", ".join(sorted(who for who, _ in rivals.counting(probe))))
+        if asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(LOOK_EVERY)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ClusterError):
+            await cluster.delete(DAEMONSET, namespace, rivals.PROBE, uid=probe["metadata"]["uid"])
+
+
+async def _made(cluster: Cluster, namespace: str) -> Body:
+    """The probe, new or as it was found."""
+    try:
+        return await cluster.create(DAEMONSET, rivals.probe(namespace))
+    except AlreadyExists:
+        return await cluster.get(DAEMONSET, namespace, rivals.PROBE)
+    except NotFound:
+        with contextlib.suppress(AlreadyExists):
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        return await cluster.create(DAEMONSET, rivals.probe(namespace))
