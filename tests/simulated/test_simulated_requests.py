@@ -103,8 +103,10 @@ def test_cut_watches_end_at_once_and_only_those_of_that_client() -> None:
 FAULTS = [
     (401, errors.Unauthorized),
     (403, errors.Forbidden),
+    (404, errors.NotFound),
     (409, errors.Conflict),
     (410, errors.Expired),
+    (422, errors.Invalid),
     (429, errors.TooManyRequests),
     (500, errors.ServerFault),
     (503, errors.ServerFault),

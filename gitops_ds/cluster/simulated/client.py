@@ -46,7 +46,7 @@ class Client:
     faults: Faults = requests.none
     count: Count = field(default_factory=Count)
     lag: Lag = requests.prompt
-    _watches: set[_Cut] = field(default_factory=set)
+    _watches: dict[_Cut, None] = field(default_factory=dict)
     _number: int = 0
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
@@ -87,7 +87,7 @@ class Client:
                 if matches(body):
                     yield WatchEvent(EventType.ADDED, body, body["metadata"]["resourceVersion"])
         cut = _Cut()
-        self._watches.add(cut)
+        self._watches[cut] = None
         stream = _Stream(self.server, resource, start, cut.event)
         try:
             async for change in stream.run(self.habits):
@@ -99,7 +99,7 @@ class Client:
                 if not cut.event.is_set():
                     yield event
         finally:
-            self._watches.discard(cut)
+            self._watches.pop(cut)
         if cut.error is not None:
             raise cut.error
 

@@ -54,12 +54,14 @@ def prompt(_: Resource) -> float:
 
 
 def failure(status: int, message: str = "") -> errors.ClusterError:
-    """What the API server says with that status: 401, 403, 409, 410, 429, 500, 503 and other 5xx."""
+    """What the API server says with that status: 401, 403, 404, 409, 410, 422, 429, 500, 503 and other 5xx."""
     kinds: dict[int, tuple[type[errors.ClusterError], str, str]] = {
         401: (errors.Unauthorized, "Unauthorized", "Unauthorized"),
         403: (errors.Forbidden, "Forbidden", "forbidden"),
+        404: (errors.NotFound, "NotFound", "the server could not find the requested resource"),
         409: (errors.Conflict, "Conflict", "the object has been modified"),
         410: (errors.Expired, "Expired", "too old resource version"),
+        422: (errors.Invalid, "Invalid", "the object is invalid"),
         429: (errors.TooManyRequests, "TooManyRequests", "too many requests, please try again later"),
     }
     made, reason, usual = kinds.get(status, (errors.ServerFault, "InternalError", "the server is not able to answer"))

@@ -34,7 +34,7 @@ class _Table:
     versions: list[int] = field(default_factory=list)
     forgotten: int = 0
     forgotten_version: int = 0
-    waiting: set[asyncio.Event] = field(default_factory=set)
+    waiting: dict[asyncio.Event, None] = field(default_factory=dict)  # in order, so that each run is the same
 
 
 class Store:
@@ -115,7 +115,7 @@ class Store:
             raise answers.expired(since, table.forgotten_version)
         at = table.forgotten + bisect_right(table.versions, since)
         wake = asyncio.Event()
-        table.waiting.add(wake)
+        table.waiting[wake] = None
         try:
             while True:
                 wake.clear()
@@ -131,7 +131,7 @@ class Store:
                 else:
                     await wake.wait()
         finally:
-            table.waiting.discard(wake)
+            table.waiting.pop(wake)
 
     def kinds(self) -> Iterable[tuple[str, str]]:
         """The (group, kind) of everything ever stored."""
