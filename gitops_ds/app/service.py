@@ -81,6 +81,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
                 await stack.enter_async_context(probe.only_one(cluster, service.cluster.namespace, time.time))
             hear = await stack.enter_async_context(_with_events(cluster, None, tell))
             controller = Controller(cluster, service.powers, hear, clock=time.time, chance=random.random)
+            if service.direct:
+                controller.place_directly()
         await _until(stopping, [part for part in (deployer, controller) if part is not None], lambda: say(_ready(service, version)))
 
 

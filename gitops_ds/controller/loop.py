@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
 from gitops_ds.controller import informer, perform, probe
@@ -14,6 +15,7 @@ from gitops_ds.controller.informer import Failing, Told
 from gitops_ds.core import decide
 from gitops_ds.core.cache import WATCHED, Cache
 from gitops_ds.core.rivals import Rivals
+from gitops_ds.core.rooms import Rooms
 from gitops_ds.core.shadow import Shadow
 from gitops_ds.core.workqueue import WorkQueue
 from gitops_ds.errors import ClusterError
@@ -53,15 +55,21 @@ class Controller:
         self._clock, self._chance = clock, chance
         self._cache = Cache()
         self._rivals = Rivals()
+        self._rooms: Rooms | None = None
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._news = asyncio.Event()
         self._stopping = False
         self.synced = asyncio.Event()
 
+    def place_directly(self) -> None:
+        """Makes the controller bind pods to their nodes itself, where they fit: for clusters without a scheduler. Before `run`."""
+        self._rooms = Rooms()
+
     def observe(self, key: Key) -> Observation | None:
         """What is known about a DaemonSet now; None when there is none, or the lists were not read yet."""
-        return self._cache.observe(key, self._clock())
+        seen = self._cache.observe(key, self._clock())
+        return seen if seen is None or self._rooms is None else replace(seen, rooms=self._rooms.look())
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -94,12 +102,16 @@ class Controller:
         match told:
             case Listing(items=items, version=version):
                 self._emit(Listed(self._clock(), resource, len(items), version))
+                if self._rooms is not None:
+                    self._wake(self._rooms.replace(resource, items, version))
                 self._wake(self._cache.replace(resource, items, version))
                 if self._cache.synced:
                     self.synced.set()
             case WatchEvent(type=type, object=body, version=version):
                 if self._powers is Powers.OBSERVE and resource == POD and type is EventType.DELETED:
                     self._shadow.gone(pods.pod_of(body))
+                if self._rooms is not None:
+                    self._wake(self._rooms.apply(resource, type, body, version))
                 self._wake(self._cache.apply(resource, type, body, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
@@ -188,6 +200,8 @@ class Controller:
                 decision = decide.decide(seen)
                 self._emit(Decided(seen.now, key, decision, True, seen))
                 self._cache.remember(seen.daemonset, decision)
+                if self._rooms is not None:
+                    self._rooms.remember(key, decision)
                 outcome = await perform.perform(stage, seen.daemonset, decision)
                 if not outcome.errors:
                     self._come_back(key, decision.wake_after, outcome.wrote)
@@ -216,4 +230,6 @@ class Controller:
             self._queue.add(key, now + wake_after)
 
     def _remember(self, resource: Resource, body: Body) -> None:
+        if self._rooms is not None and resource == POD:
+            self._rooms.wrote(body)
         self._cache.wrote(resource, body, self._clock())

@@ -19,8 +19,9 @@ LOOK_EVERY = 0.1
 def refusal(manager: str) -> Refused:
     """What is said when somebody else counts."""
     return Refused(
-        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of DaemonSets. With powers full ours must"
-        " be the only one: switch the other off (kube-controller-manager --controllers=*,-daemonset-controller), or use powers pace"
+        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of DaemonSets. With powers full"
+        " ours must be the only one: switch the other off (kube-controller-manager --controllers=*,-daemonset-controller),"
+        " or use powers pace"
     )
 
 

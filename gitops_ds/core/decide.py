@@ -38,6 +38,7 @@ def decide(seen: Observation) -> Decision:
         status=status.write(spread),
         wake_after=_wake_after(spread, settled.wake_at),
         backoffs=settled.backoffs,
+        unplaced={**settled.unplaced, **moves.unplaced},
     )
 
 

@@ -15,12 +15,16 @@ BURST = 250  # upstream's BurstReplicas: creates, and deletes, of one turn; the 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970)."""
+    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970).
+
+    `unplaced` says by node why a pod that is wanted has no room there.
+    """
 
     creates: tuple[CreatePod, ...] = ()
     deletes: tuple[DeletePod, ...] = ()
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     wake_at: float | None = None
+    unplaced: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether any pod moves."""

@@ -10,19 +10,24 @@ import hashlib
 from typing import Any
 
 from gitops_ds.core.fleet import Fleet, Spot
-from gitops_ds.kinds import revisions, tolerations
+from gitops_ds.kinds import capacity, revisions, tolerations
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import CreatePod
 from gitops_ds.model.objects import POD
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_DEFAULT_SCHEDULER = "default-scheduler"
 _SUFFIX = 10
 _LONGEST = 63  # a pod's name is its host name, a DNS label
 
 
 class Mould:
-    """Makes the pods of one turn; what they share is built once."""
+    """Makes the pods of one turn; what they share is built once.
+
+    A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where the observation tells the room
+    of each node, unless the template names a scheduler of its own.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         daemonset = fleet.seen.daemonset
@@ -32,6 +37,15 @@ class Mould:
         self._spec = {**daemonset.template.get("spec", {})}
         self._spec["tolerations"] = tolerations.of_daemon(self._spec)
         self._affinity: dict[str, Any] = self._spec.get("affinity") or {}
+        own_scheduler = self._spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER)
+        self._rooms = None if own_scheduler else fleet.seen.rooms
+        self._asked = capacity.requested(self._spec) if self._rooms else {}
+        self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
+
+    def misfit(self, spot: Spot) -> str:
+        """Why the pod has no room on that node; empty when it has, or when the scheduler sees to it."""
+        room = self._rooms.get(spot.node) if self._rooms else None
+        return capacity.misfit(self._asked, self._ports, room) if room else ""
 
     def create(self, spot: Spot, why: str) -> CreatePod:
         """A pod for that node."""
@@ -39,7 +53,10 @@ class Mould:
         last = "" if spot.uids else self._vanished.get(spot.node, "")
         seed = "\n".join((self._base, spot.node, *spot.uids, last))
         metadata = {"name": name(seed), **self._metadata}
-        spec = {**self._spec, "affinity": pinned(self._affinity, spot.node)}
+        if self._rooms is None:
+            spec = {**self._spec, "affinity": pinned(self._affinity, spot.node)}
+        else:
+            spec = {**self._spec, "nodeName": spot.node}
         body = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
         return CreatePod(spot.node, body, seed, why)
 

@@ -33,6 +33,7 @@ class _Settling:
         self.mould = Mould(fleet)
         self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
         self.creates: list[CreatePod] = []
+        self.unplaced: dict[str, str] = {}
         self.deletes: list[DeletePod] = []
         self.backoffs: dict[str, Backoff] = {}
         self.waits: list[float] = []
@@ -41,7 +42,7 @@ class _Settling:
         for spot in self.fleet.spots:
             match spot.placement:
                 case Placement.RUN if not spot.pods:
-                    self.creates.append(self.mould.create(spot, "the node has no pod"))
+                    self.create(spot, "the node has no pod")
                 case Placement.RUN | Placement.KEEP:
                     if spot.pods:
                         self.tidy(spot)
@@ -49,7 +50,13 @@ class _Settling:
                     self.clear(spot)
                 case None:
                     self.forget(spot)
-        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, min(self.waits, default=None))
+        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, min(self.waits, default=None), self.unplaced)
+
+    def create(self, spot: Spot, why: str) -> None:
+        if reason := self.mould.misfit(spot):
+            self.unplaced[spot.node] = reason
+        else:
+            self.creates.append(self.mould.create(spot, why))
 
     def tidy(self, spot: Spot) -> None:
         """Ends failed, succeeded and surplus pods of a node that may have one."""
@@ -73,7 +80,7 @@ class _Settling:
         """With surge a node may have a new and an old pod; the old one goes once the new one is available, or itself not ready."""
         if not running:
             if spot.wanted:
-                self.creates.append(self.mould.create(spot, "the node has no running pod"))
+                self.create(spot, "the node has no running pod")
             return
         if len(running) == 1:
             return

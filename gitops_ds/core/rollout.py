@@ -90,6 +90,7 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
     candidates: list[CreatePod] = []
     deletes: list[DeletePod] = []
     elsewhere: list[DeletePod] = []
+    unplaced: dict[str, str] = {}
     mould = Mould(fleet)
     for spot in fleet.spots:
         new, old, excess = _sort_out(fleet, spot)
@@ -105,6 +106,8 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
                 deletes.append(moves.delete(spot, old, Cause.OUTDATED, "its replacement is available"))
             else:
                 surge += 1
+        elif spot.wanted and (reason := mould.misfit(spot)):
+            unplaced[spot.node] = reason
         elif not fleet.available(old):
             if spot.wanted:
                 free.append(mould.create(spot, "the earlier pod there is not available"))
@@ -119,4 +122,5 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
     return Moves(
         tuple(sorted(creates, key=lambda action: action.node)),
         tuple(sorted(deletes + elsewhere[:spare], key=lambda action: (action.node, action.key))),
+        unplaced=unplaced,
     )

@@ -71,7 +71,8 @@ class Shadow:
             self.forget(told.daemonset)
             return Look()
         if watched is None or watched.seen.daemonset.uid != seen.daemonset.uid:
-            watched = self._watched[told.daemonset] = _Watched(seen, decide.layout(seen), since=seen.now, news_at=seen.now)
+            before = seen if seen.daemonset.observed_generation else _bare(seen)
+            watched = self._watched[told.daemonset] = _Watched(before, decide.layout(before), since=seen.now, news_at=seen.now)
         return watched.look(seen, told.decision)
 
     def forget(self, key: Key) -> None:
@@ -273,6 +274,11 @@ class _Watched:
         told = Differed(self.seen.now, self.seen.daemonset.key, self.since, what, ours, theirs)
         self.interval.differences[what, ours] = told
         return [told]
+
+
+def _bare(seen: Observation) -> Observation:
+    """A DaemonSet that its controller has not counted yet is new: all its pods were made since."""
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.owner is None))
 
 
 def _without(seen: Observation, arrivals: Mapping[str, Pod]) -> Observation:

@@ -19,7 +19,7 @@ from gitops_ds.kinds import daemonsets, revisions
 from gitops_ds.model import decision as model
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Backoff, Decision, Observation, Status
+from gitops_ds.model.decision import Action, Backoff, Decision, Observation, Room, Status
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.record import Decided
@@ -111,7 +111,7 @@ class Reader:
         return turn
 
 
-_EMPTY: Tree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}}
+_EMPTY: Tree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}, "rooms": {}}
 
 
 def _tree(seen: Observation, nodes: Tree) -> Tree:
@@ -123,10 +123,12 @@ def _tree(seen: Observation, nodes: Tree) -> Tree:
         "revisions": {revision.uid: revision.raw for revision in seen.revisions},
         "backoffs": seen.backoffs,
         "vanished": seen.vanished,
+        "direct": seen.rooms is not None,
+        "rooms": seen.rooms or {},
     }
 
 
-_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff}
+_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff, "rooms": Room}
 
 
 def _parsed(change: Difference) -> Difference:
@@ -147,6 +149,7 @@ def _observation(tree: Tree) -> Observation:
         revisions=tuple(sorted(map(_revision, tree["revisions"].values()), key=lambda revision: (revision.number, revision.name))),
         backoffs=tree["backoffs"],
         vanished=tree["vanished"],
+        rooms=tree["rooms"] if tree.get("direct") else None,
     )
 
 
@@ -166,6 +169,7 @@ def encoded(decision: Decision) -> dict[str, Any]:
         "wakeAfter": decision.wake_after,
         "backoffs": decision.backoffs,
         "complaint": decision.complaint,
+        "unplaced": decision.unplaced,
     }
 
 
@@ -186,6 +190,7 @@ def decoded(told: Mapping[str, Any]) -> Decision:
         wake_after=msgspec.convert(told["wakeAfter"], float | None),
         backoffs=msgspec.convert(told["backoffs"], dict[str, Backoff]),
         complaint=str(told["complaint"]),
+        unplaced=msgspec.convert(told.get("unplaced", {}), dict[str, str]),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from gitops_ds.model.daemonset import Counts, DaemonSet, Pod
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
@@ -24,6 +26,16 @@ class Backoff:
         return self.since + self.delay
 
 
+class Room(msgspec.Struct, frozen=True):
+    """What a node has left: amounts by resource, in thousandths of its unit, and the host ports that are taken.
+
+    `free` holds the resources that the node names; a port is a protocol, a host IP and a number.
+    """
+
+    free: Mapping[str, int]
+    ports: tuple[tuple[str, str, int], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The whole input of a turn, looked at once.
@@ -31,7 +43,7 @@ class Observation:
     `pods` and `revisions` are those that name the DaemonSet's UID as their controller, whatever their labels, and the orphans of
     its namespace that its selector matches; pods sorted by name, revisions by number and name, `nodes` by name. `backoffs` are
     those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish there. `now` is in seconds since
-    1970.
+    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each node has left.
     """
 
     now: float
@@ -41,6 +53,7 @@ class Observation:
     revisions: tuple[Revision, ...] = ()
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     vanished: Mapping[str, str] = field(default_factory=dict)
+    rooms: Mapping[str, Room] | None = None
 
 
 class Cause(StrEnum):
@@ -157,7 +170,8 @@ class Decision:
     """What to do, in steps that build on each other: a step with an error stops the later ones, not the status.
 
     `status` is None when nothing in it changed. `wake_after` is the number of seconds after which time alone changes the answer,
-    None if it never does. `backoffs` are to be remembered, by node. `complaint` says why the DaemonSet can't be obeyed.
+    None if it never does. `backoffs` are to be remembered, by node. `complaint` says why the DaemonSet can't be obeyed. `unplaced`
+    says by node why a pod has no room there.
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
@@ -165,6 +179,7 @@ class Decision:
     wake_after: float | None = None
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     complaint: str = ""
+    unplaced: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -58,7 +58,8 @@ class Reporter:
                 self._uids[key] = seen.daemonset.uid
                 about = self._about(key)
                 complaint = (Told(about, "SelectingAll", decision.complaint, warning=True),) if decision.complaint else ()
-                return (*complaint, *(_found(action, about) for action in decision.actions if _has_ended(action)))
+                ended = (_found(action, about) for action in decision.actions if _has_ended(action))
+                return (*complaint, *ended, *(_misfit(*one, about) for one in decision.unplaced.items()))
             case record.Performed(daemonset=key, action=CreatePod(), object=pod):
                 return (Told(self._about(key), "SuccessfulCreate", f"Created pod: {pod.name}"),)
             case record.Performed(daemonset=key, action=DeletePod(), object=pod):
@@ -86,6 +87,10 @@ def _found(action: DeletePod, about: About) -> Told:
     if action.cause is Cause.FAILED:
         return Told(about, "FailedDaemonPod", f"Found failed {pod}, will try to kill it", warning=True)
     return Told(about, "SucceededDaemonPod", f"Found succeeded {pod}, will try to delete it")
+
+
+def _misfit(node: str, reason: str, about: About) -> Told:
+    return Told(about, "FailedPlacement", f"failed to place pod on {node!r}: {reason}", warning=True)
 
 
 def deployed(heard: Record, state: About) -> Told | None:

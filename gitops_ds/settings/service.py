@@ -27,7 +27,7 @@ _NOT_YET_INSIDE = {
     "repository": ("verify", "proxy", "author"),
     "cluster": ("qps",),
     "apply": ("impersonate", "dryRun", "timeout", "guards.emptyRender", "guards.maxDeletes"),
-    "controller": ("concurrency", "scheduling"),
+    "controller": ("concurrency",),
     "listen": ("webhook", "tls", "page", "metrics"),
     "log": ("level",),
 }
@@ -75,12 +75,16 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json."""
+    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json.
+
+    `direct`: pods are bound to their nodes by us, not by a scheduler.
+    """
 
     repository: RepositorySettings = field(default_factory=RepositorySettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
     powers: Powers = Powers.PACE
+    direct: bool = False
     listen: str = ""
     journal: JournalSettings = JournalSettings()
     log_format: str = "text"
@@ -118,6 +122,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         ),
         apply=_apply(told.get("apply") or {}),
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
+        direct=(told.get("controller") or {}).get("scheduling") == "direct",
         listen=(told.get("listen") or {}).get("address") or "",
         journal=_journal(told.get("journal") or {}),
         log_format=log.get("format") or "text",

@@ -39,11 +39,13 @@ class Stand:
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
-    def begin(self, powers: Powers = Powers.FULL, client: simulated.Client | None = None) -> Controller:
+    def begin(self, powers: Powers = Powers.FULL, client: simulated.Client | None = None, *, direct: bool = False) -> Controller:
         """Starts a controller, as another process would; it shares the cluster's own client, or has one to itself."""
         chance = random.Random(1).random
         right = virtual_time.clock()
         controller = Controller(client or self.cluster, powers, self._hear, clock=lambda: right() + self.skew, chance=chance)
+        if direct:
+            controller.place_directly()
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 

@@ -7,22 +7,20 @@ priority waits like every other. https://kubernetes.io/docs/concepts/scheduling-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any
 
 from gitops_ds.cluster.simulated import conditions
 from gitops_ds.cluster.simulated.server import Server
 from gitops_ds.cluster.simulated.store import Change
-from gitops_ds.kinds import eligibility, nodes, pods, quantities
+from gitops_ds.kinds import capacity, eligibility, nodes, pods
+from gitops_ds.kinds.capacity import Amounts, Port
 from gitops_ds.kinds.eligibility import Placement, Placer
 from gitops_ds.model.cluster import EventType
+from gitops_ds.model.decision import Room
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import POD, Body
 
 NAME = "default-scheduler"
-_Port = tuple[str, str, int]  # protocol, host IP, port
 _Name = tuple[str, str]
 
 
@@ -32,7 +30,7 @@ class _Load:
 
     pods: dict[_Name, Body] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
-    ports: Counter[_Port] = field(default_factory=Counter)
+    ports: Counter[Port] = field(default_factory=Counter)
 
 
 class Scheduler:
@@ -40,7 +38,7 @@ class Scheduler:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._nodes: dict[str, tuple[Node, Mapping[str, Fraction]]] = {}
+        self._nodes: dict[str, tuple[Node, Amounts]] = {}
         self._loads: dict[str, _Load] = {}
         self._waiting: dict[_Name, Body] = {}
         self._due: dict[_Name, None] = {}
@@ -52,8 +50,7 @@ class Scheduler:
             self._nodes.pop(name, None)
             return
         known = self._nodes.get(name)
-        room = (change.body.get("status") or {}).get("allocatable") or {}
-        now = (nodes.node_of(change.body), {key: quantities.parse(value) for key, value in room.items()})
+        now = (nodes.node_of(change.body), capacity.allocatable(change.body))
         if now != known:
             self._nodes[name] = now
             self._retry(name)
@@ -82,9 +79,9 @@ class Scheduler:
             return
         taken = load.pods.pop(name) if body is None else body
         sign = -1 if body is None else 1
-        for resource, amount in requested(taken).items():
-            load.used[resource] += sign * amount  # type: ignore[assignment]  # exact fractions
-        for port in host_ports(taken):
+        for resource, amount in capacity.requested(taken["spec"]).items():
+            load.used[resource] += sign * amount
+        for port in capacity.host_ports(taken["spec"]):
             load.ports[port] += sign
         if body is None:
             self._retry(node)
@@ -141,48 +138,6 @@ class Scheduler:
         if placer.place(node) is not Placement.RUN:
             return "node(s) had untolerated taint(s)"
         load = self._loads.get(name, _Load())
-        if any(_clashes(port, load.ports) for port in host_ports(body)):
-            return "node(s) didn't have free ports for the requested pod ports"
-        if "pods" in room and len(load.pods) >= room["pods"]:
-            return "Too many pods"
-        for resource, amount in requested(body).items():
-            if amount and resource in room and load.used[resource] + amount > room[resource]:
-                return f"Insufficient {resource}"
-            if amount and resource not in room and resource not in ("cpu", "memory") and room:
-                return f"Insufficient {resource}"
-        return ""
-
-
-def requested(pod: Body) -> dict[str, Fraction]:
-    """What the pod's containers ask for: the sum, or the largest init container where that is more; and the overhead."""
-    total: dict[str, Fraction] = {}
-    for container in pod["spec"].get("containers") or ():
-        for resource, amount in _asks(container).items():
-            total[resource] = total.get(resource, Fraction(0)) + amount
-    for container in pod["spec"].get("initContainers") or ():
-        for resource, amount in _asks(container).items():
-            total[resource] = max(total.get(resource, Fraction(0)), amount)
-    for resource, amount in (pod["spec"].get("overhead") or {}).items():
-        total[resource] = total.get(resource, Fraction(0)) + quantities.parse(amount)
-    return total
-
-
-def _asks(container: Body) -> dict[str, Fraction]:
-    requests: Mapping[str, Any] = (container.get("resources") or {}).get("requests") or {}
-    return {resource: quantities.parse(amount) for resource, amount in requests.items()}
-
-
-def host_ports(pod: Body) -> Iterator[_Port]:
-    """The ports of the node that the pod takes."""
-    for container in pod["spec"].get("containers") or ():
-        for port in container.get("ports") or ():
-            if number := port.get("hostPort"):
-                yield port.get("protocol", "TCP"), port.get("hostIP") or "0.0.0.0", number  # noqa: S104  a key
-
-
-def _clashes(port: _Port, taken: Counter[_Port]) -> bool:
-    protocol, address, number = port
-    return any(
-        count > 0 and p == protocol and n == number and (a == address or "0.0.0.0" in (a, address))  # noqa: S104  a key
-        for (p, a, n), count in taken.items()
-    )
+        free = {resource: amount - load.used[resource] for resource, amount in room.items()}
+        taken = tuple(port for port, count in load.ports.items() if count > 0)
+        return capacity.misfit(capacity.requested(body["spec"]), capacity.host_ports(body["spec"]), Room(free, taken))
