@@ -40,7 +40,7 @@ PATIENCE = 2400.0  # seconds that a life may take to come right when all trouble
 QUIET = 700.0  # seconds in which nothing is written any more
 
 
-@dataclass
+@dataclass(repr=False)  # asyncio shows a task with its result when a run ends
 class Life:
     """What is drawn from the seed, and what has happened so far."""
 
