@@ -99,7 +99,7 @@ def step(state: State, heard: Heard, chance: float) -> Step:
         case Listing(version=version):
             return Step(Following(version, state.failures), heard)
         case WatchEvent(version=version):
-            return Step(Following(version or _version(state)), heard)
+            return Step(Following(version or _version(state), state.failures), heard)
         case WorldVersion(version=version):
             followed = _version(state)
             return Step(Start(state.failures) if _is_before(version, followed) else Following(followed, state.failures))

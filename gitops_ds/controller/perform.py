@@ -188,8 +188,8 @@ class _Turn:
     async def _delete(self, resource: Resource, key: Key, uid: str) -> Key | None:
         try:
             reply = await self.stage.cluster.delete(resource, key.namespace, key.name, uid=uid)
-        except (NotFound, Conflict):
-            return None  # gone already, or another object bears the name now
+        except NotFound:
+            return None  # gone already; a conflict (another object bears the name) means that our view is old: look again
         self.wrote = True
         if resource == POD and reply.get("kind") == POD.kind:
             self._keep(POD, _ending(reply))

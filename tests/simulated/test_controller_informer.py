@@ -24,7 +24,7 @@ GONE, DOWN = errors.Expired("too old"), errors.ClusterUnreachable("no answer")
 
 ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
     ("a list is followed from its version", Start(3), LISTING, Following("7", 3), True),
-    ("an event moves the version on and pays off failures", Following("7", 3), EVENT, Following("8"), True),
+    ("an event moves the version on, and pays off no failure", Following("7", 3), EVENT, Following("8", 3), True),
     ("so does a bookmark", Following("8"), BOOKMARK, Following("9"), True),
     ("a watch that lived long and ended is taken up again", Following("7", 3), Ended(600), Returning("7"), False),
     ("one that ended at once counts as a failure", Following("7"), Ended(0.1), Returning("7", 1), False),

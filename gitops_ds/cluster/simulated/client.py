@@ -173,7 +173,7 @@ class Client:
         fault = self.faults(Request(verb, resource, namespace, name, now, self._number, subresource, dry_run))
         if raises and isinstance(fault, errors.ClusterError):
             raise fault
-        if raises and isinstance(fault, Silence) and not fault.done:
+        if raises and isinstance(fault, Silence) and not (fault.done and verb not in requests.READS):
             await self._silent(fault)
         return fault
 
