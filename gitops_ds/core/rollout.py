@@ -52,8 +52,8 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
 
     Assumes: every node that shall have a pod, has one or waits for one to vanish.
     Invariant: of the pods that are available, at most `max_unavailable` minus the nodes without an available pod are deleted. An
-    old pod that is not ready is no loss and always goes, but its node counts, or too many others would go beside it. One that is
-    ready, but not for `minReadySeconds` yet, is waited for, where upstream takes it: a clock put back makes all of them look so.
+    old pod that is not available is no loss and always goes, but its node counts, or too many others would go beside it. (One that
+    got ready after now is waited for: a clock that was put back makes all of them look so.)
     """
     unavailable = 0
     broken: list[DeletePod] = []
@@ -70,11 +70,16 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
             candidates.append((spot, old))
         elif old is not None:
             unavailable += 1
-            if not old.ready:
+            if not old.ready or not _from_the_future(fleet, old):
                 broken.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
     chosen = broken + [moves.delete(spot, old, Cause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
     return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
+
+
+def _from_the_future(fleet: Fleet, pod: Pod) -> bool:
+    """Whether a pod got ready after now: our clock was put back, and would make every pod of `minReadySeconds` look unavailable."""
+    return pod.ready_since is not None and pod.ready_since > fleet.seen.now
 
 
 def _surge(fleet: Fleet, max_surge: int) -> Moves:

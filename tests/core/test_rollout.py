@@ -211,3 +211,20 @@ def test_a_clock_that_is_put_back_costs_no_more_pods_than_the_budget(back: float
         world.turn()
         world.kubelets()
     assert world.images() == {f"node-{i}": ["agent:2"] for i in range(10)}
+
+
+def test_the_way_back_from_the_middle_does_not_wait_for_the_minimum_of_the_pods_that_go() -> None:
+    world = settled(3, rolling(1), minReadySeconds=600)
+    world.now += 600
+    world.settle()
+    world.edit("agent:2")
+    while ["agent:2"] not in world.images().values():
+        world.turn()
+        world.kubelets()
+    world.kubelets()
+    world.edit("agent:1")
+    before = world.now
+    while ["agent:2"] in world.images().values():
+        world.turn()
+        world.kubelets()
+        assert world.now < before + 10
