@@ -33,10 +33,10 @@ from gitops_ds.core import decide, pods, rollout
 from gitops_ds.core.fleet import Fleet, Spot
 from gitops_ds.core.moves import Moves
 from gitops_ds.kinds import rollout_numbers
-from gitops_ds.model.daemonset import Pod, RollingUpdate
+from gitops_ds.model.daemonset import DaemonSet, Pod, RollingUpdate
 from gitops_ds.model.decision import Cause, CreatePod, Decision, DeletePod, Observation
 from gitops_ds.model.objects import Key
-from gitops_ds.model.record import Agreed, Decided, Differed, Record, Unlike
+from gitops_ds.model.record import Compared, Decided, Differed, Record, Unlike
 
 QUIET = 5.0  # seconds without news, after which a DaemonSet whose pods are all well has settled
 STALLED = 60.0  # the same where some are not
@@ -195,8 +195,7 @@ class _Watched:
 
     def _rolls(self, pod: Pod, fleet: Fleet) -> bool:
         """Whether a pod runs an earlier template that a rollout replaces, by what was seen now or at the look before."""
-        looks = (self.fleet, fleet)
-        return any(isinstance(look.seen.daemonset.strategy, RollingUpdate) and not look.updated(pod) for look in looks)
+        return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in (self.fleet, fleet))
 
     def _weigh(self, seen: Observation, fleet: Fleet) -> None:
         """The nodes at risk now, against the budget."""
@@ -245,9 +244,9 @@ class _Watched:
     def _settle(self) -> list[Record]:
         records = self._unexplained()
         told = self.interval
-        if not told.differences and (told.created or told.deleted or told.elsewhere):
-            done = told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere
-            records.append(Agreed(self.seen.now, self.seen.daemonset.key, self.since, *done))
+        if told.differences or told.created or told.deleted or told.elsewhere:
+            done = len(told.differences), told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere
+            records.append(Compared(self.seen.now, self.seen.daemonset.key, self.since, *done))
         self.open, self.interval, self.uids_wished = False, _Interval(), {}
         return records
 
@@ -314,6 +313,10 @@ def _deletes(seen: Observation) -> set[str]:
     return {action.uid for action in _moves(seen).deletes}
 
 
+def _paces(daemonset: DaemonSet) -> bool:
+    return isinstance(daemonset.strategy, RollingUpdate) and not daemonset.suspended
+
+
 def _is_doubled(fleet: Fleet, spot: Spot) -> bool:
     """Whether a new pod that is not available stands beside an old one that is."""
     new = any(fleet.updated(pod) and not fleet.available(pod) for pod in spot.staying)
@@ -322,7 +325,7 @@ def _is_doubled(fleet: Fleet, spot: Spot) -> bool:
 
 def _is_well(fleet: Fleet) -> bool:
     """Whether nothing is on its way: each node that shall has an available pod, of the wanted template where pods are replaced."""
-    rolls = isinstance(fleet.seen.daemonset.strategy, RollingUpdate)
+    rolls = _paces(fleet.seen.daemonset)
     for spot in fleet.spots:
         if any(pod.terminating for pod in spot.pods):
             return False

@@ -120,15 +120,16 @@ class Differed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed(Record):
-    """An interval in which the built-in controller did what ours would have done.
+class Compared(Record):
+    """An interval came to its end; without `differences` the built-in controller did what ours would have done.
 
-    Pods by node: those that it made and ended, and of these `replaced` by a rollout with at most `at_risk` nodes without an
-    available pod, or with one more, at once. `elsewhere` are pods that went, which neither wanted: somebody's deletions.
+    Pods by node: those that both made and ended, and of these `replaced` by a rollout with at most `at_risk` nodes without an
+    available pod, or with one more, at once. `elsewhere` are pods that went, which ours would have kept: somebody's deletions.
     """
 
     daemonset: Key
     since: float
+    differences: int
     created: Mapping[str, int]
     deleted: Mapping[str, int]
     replaced: int = 0

@@ -21,7 +21,7 @@ class Metrics:
         self._last = Gauge("gitopsds_git_last_success_timestamp_seconds", "When Git last was as the cluster is.", registry=made)
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
         self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
-        self._agreed = Counter("gitopsds_shadow_agreements", "Intervals in which theirs did as ours would.", registry=made)
+        self._compared = Counter("gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made)
         self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
 
     def hear(self, told: Record) -> None:
@@ -45,8 +45,8 @@ class Metrics:
                 self._rejected.inc()
             case record.Differed(what=what):
                 self._differed.labels(what.value).inc()
-            case record.Agreed():
-                self._agreed.inc()
+            case record.Compared(differences=differences):
+                self._compared.labels("differed" if differences else "agreed").inc()
             case _:
                 pass
 

@@ -60,7 +60,7 @@ def _revision(change: Any) -> str:
 
 _PLAIN = (
     *("commit", "writes", "retry_in"),
-    *("since", "what", "ours", "theirs"),
+    *("since", "what", "ours", "theirs", "differences"),
     *("created", "deleted", "elsewhere", "replaced", "at_risk"),
 )
 

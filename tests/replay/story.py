@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gitops_ds.cluster import simulated
+from gitops_ds.controller.loop import Powers
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.model.record import Decided
@@ -18,21 +19,28 @@ def told() -> list[Decided]:
 
     async def scene() -> None:
         async with stand(4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))) as there:
-            await _play(there)
+            await play_on(there)
             records.extend(record for record in there.records if isinstance(record, Decided))
 
     play(scene)
     return records
 
 
-async def _play(there: Stand) -> None:
-    there.begin()
+async def play_on(there: Stand, *, shadowed: bool = False) -> None:
+    """The story; shadowed by another of ours that only observes."""
+
+    def begin() -> None:
+        there.begin()
+        if shadowed:
+            there.begin(Powers.OBSERVE)
+
+    begin()
     await asyncio.sleep(20)
     await there.edit("agent:2")
     await asyncio.sleep(4)
     await there.kill()
     there.cluster.add_nodes([simulated.NodeSpec("late")])
-    there.begin()
+    begin()
     await asyncio.sleep(40)
     await _fail(there, "node-1")
     await asyncio.sleep(5)
@@ -50,7 +58,7 @@ async def _play(there: Stand) -> None:
     taint = {"spec": {"taints": [{"key": "drained", "effect": "NoExecute"}]}}
     await there.people.patch(NODE, "", "node-2", taint, type=PatchType.MERGE)
     await there.people.delete(NODE, "", "node-3")
-    there.begin()
+    begin()
     await asyncio.sleep(400)
 
 

@@ -1,0 +1,80 @@
+"""Ours in the shadow of ours, in virtual time: the whole way from the watches to what is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gitops_ds.controller.loop import Powers
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.model.record import Compared, Decided, Differed
+from tests.core import world
+from tests.replay import story
+from tests.simulated.stand import Stand, daemonset, play, stand
+
+
+def compared(there: Stand) -> list[Compared]:
+    return [record for record in there.records if isinstance(record, Compared)]
+
+
+def differed(there: Stand) -> list[Differed]:
+    return [record for record in there.records if isinstance(record, Differed)]
+
+
+def test_two_of_ours_agree_through_a_whole_story() -> None:
+    async def scene() -> None:
+        async with stand(4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))) as there:
+            await story.play_on(there, shadowed=True)
+            assert differed(there) == []
+            assert sum(record.replaced for record in compared(there)) >= 4
+            assert all(record.differences == 0 for record in compared(there))
+
+    play(scene)
+
+
+def test_what_nobody_does_is_told_after_two_minutes_and_once() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin(Powers.OBSERVE)
+            await asyncio.sleep(110)
+            assert differed(there) == []
+            await asyncio.sleep(1000)
+            (told,) = differed(there)
+            assert told.ours.startswith("pods on node-0, node-1, node-2, and CreateRevision agent-")
+            assert told.theirs == "nothing for 120 s"
+
+    play(scene)
+
+
+def test_a_controller_that_comes_late_has_an_interval_that_differed() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin(Powers.OBSERVE)
+            await asyncio.sleep(200)
+            there.begin(Powers.FULL)
+            await asyncio.sleep(60)
+            (told,) = compared(there)
+            assert (told.differences, told.created) == (1, {"node-0": 1, "node-1": 1, "node-2": 1})
+
+    play(scene)
+
+
+def test_under_observe_time_alone_brings_a_turn() -> None:
+    """Pods are ready, and nothing happens any more until they have been so for a minute."""
+
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin(Powers.FULL)
+            await asyncio.sleep(20)
+            await there.kill()
+            await there.people.patch(DAEMONSET, "default", "agent", {"spec": {"minReadySeconds": 60}}, type=PatchType.MERGE)
+            there.records.clear()
+            there.begin(Powers.OBSERVE)
+            await asyncio.sleep(100)
+            turns = [record for record in there.records if isinstance(record, Decided)]
+            waiting, last = turns[0], turns[-1]
+            assert waiting.decision.wake_after is not None
+            assert abs(last.at - waiting.at - waiting.decision.wake_after) < 0.1
+            assert (waiting.decision.status is not None, last.decision.status is not None) == (True, True)
+
+    play(scene)
