@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core import pod_bodies
 from gitops_ds.core import pods as settling
 from gitops_ds.kinds import tolerations
 from gitops_ds.model.decision import Backoff, Cause, CreatePod, DeletePod, Release
@@ -167,3 +168,17 @@ def test_a_back_off_from_the_future_holds_nothing_up() -> None:
     world.backoffs = {"node-0": Backoff(world.now + 86400, 1.0)}
     assert [type(action) for action in world.turn().actions if isinstance(action, DeletePod)] == [DeletePod]
     assert world.backoffs["node-0"].since == world.now
+
+
+def test_of_several_pods_the_one_on_its_node_stays_and_of_those_the_oldest() -> None:
+    world = World(daemonset(), 1)
+    world.existing("b-oldest-but-waiting", "node-0")
+    world.now += 10
+    for name in ("z-older", "a-younger"):
+        world.existing(name, "node-0")
+        world.now += 10
+    waiting = world.pods["b-oldest-but-waiting"]["spec"]
+    del waiting["nodeName"]
+    waiting["affinity"] = pod_bodies.pinned({}, "node-0")
+    ended = {a.key.name for a in world.turn().actions if isinstance(a, DeletePod)}
+    assert ended == {"b-oldest-but-waiting", "a-younger"}

@@ -98,7 +98,7 @@ def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> 
 
             async def break_them() -> None:
                 while True:
-                    await asyncio.sleep(0.2)
+                    await asyncio.sleep(0.6)
                     patch = {"metadata": {"annotations": {"now": str(asyncio.get_running_loop().time())}}}
                     for resource, name in ((DAEMONSET, "agent"), (POD, next(iter(await names_of(there)), ""))):
                         if name:
