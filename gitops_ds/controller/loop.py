@@ -6,6 +6,7 @@ It holds nothing of value: stopped at any instant, the next one starts from list
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -22,12 +23,12 @@ from gitops_ds.errors import ClusterError
 from gitops_ds.kinds import pods
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.objects import DAEMONSET, POD, Body, Key, Resource
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
-LOOK_AGAIN = 300.0  # seconds: every DaemonSet is looked at so often, whatever the watches say
+LIST_NODES_AGAIN = 300.0  # seconds: so often the nodes are listed and every DaemonSet is looked at, whatever the watches say
 
 
 class Powers(StrEnum):
@@ -85,16 +86,18 @@ class Controller:
         """Runs until `stop`, or until it is cancelled. Raises Refused when another full controller turns up beside powers full."""
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
-            ticker = group.create_task(self._look_again())
             await self._take_turns()
-            for task in (*watches, ticker):
+            for task in watches:
                 task.cancel()
 
     async def _watch(self, resource: Resource) -> None:
         def hear(told: Told) -> None:
             self._hear(resource, told)
 
-        await informer.run(self._cluster, resource, Selection(), hear, random=self._chance)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
+                    await informer.run(self._cluster, resource, Selection(), hear, random=self._chance)
 
     def _hear(self, resource: Resource, told: Told) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
@@ -138,11 +141,6 @@ class Controller:
         for key in sorted(keys):
             self._queue.add(key, now)
         self._news.set()
-
-    async def _look_again(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_AGAIN)
-            self._wake(set(self._cache.keys))
 
     async def _take_turns(self) -> None:
         """Starts turns as keys get due and there is room for them."""

@@ -1,4 +1,4 @@
-"""A controller that is killed thirty times in the middle of rollouts over 200 nodes: never a pod too many, none lost, always done."""
+"""A controller that is killed thirty times in the middle of rollouts over 200 nodes: no pod too many, none lost, always done."""
 
 from __future__ import annotations
 

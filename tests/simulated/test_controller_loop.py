@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.cluster.simulated import requests
-from gitops_ds.controller.loop import Powers
+from gitops_ds.controller.loop import LIST_NODES_AGAIN, Powers
 from gitops_ds.core import health
 from gitops_ds.kinds import daemonsets, pods, revisions
 from gitops_ds.model import record
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import CreatePod, HealthState
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from tests.core import world
-from tests.simulated.stand import KEY, daemonset, each, play, stand
+from tests.simulated.stand import KEY, daemonset, each, named, play, stand
 
 
 def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
@@ -154,7 +154,7 @@ def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
     play(scene)
 
 
-def test_a_quiet_hour_costs_nothing_but_new_watches() -> None:
+def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None:
     async def scene() -> None:
         async with stand(5, watch_for=600.0) as there:
             there.begin()
@@ -162,7 +162,8 @@ def test_a_quiet_hour_costs_nothing_but_new_watches() -> None:
             there.cluster.count.reset()
             await asyncio.sleep(3600)
             assert there.cluster.count.writes == 0
-            assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 4 * 6
+            # Each ten minutes a watch ends, and an empty list tells that the world is still the same; nodes are listed each five.
+            assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
 
     play(scene)
 
@@ -278,5 +279,21 @@ def test_every_action_is_told_with_its_reason() -> None:
             await asyncio.sleep(10)
             told = [r for r in there.records if isinstance(r, record.Performed) and isinstance(r.action, CreatePod)]
             assert [r.action.why for r in told] == ["the node has no pod"] * 2
+
+    play(scene)
+
+
+def test_the_nodes_are_listed_on_a_schedule_whatever_the_watch_says() -> None:
+    async def scene() -> None:
+        async with stand(1, watch_for=100_000.0) as there:
+            deaf = there.cluster.client()
+            deaf.lag = lambda resource: 1e6 if resource == NODE else 0.0
+            there.begin(client=deaf)
+            await asyncio.sleep(10)
+            there.cluster.add_nodes(named([1]))
+            await asyncio.sleep(60)
+            assert await there.pods() == each(1)
+            await asyncio.sleep(LIST_NODES_AGAIN)
+            assert await there.pods() == each(2)
 
     play(scene)
