@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.model.cluster import Applied, Cluster
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 
 PATIENCE = 60.0  # seconds until something that a controller does must be done
 
@@ -36,6 +36,24 @@ class Stage:
             "metadata": {"name": name, "namespace": self.namespace, **metadata},
         }
         return {**body, "data": dict(data)} if data is not None else body
+
+    def gadgets(self) -> tuple[Resource, dict[str, Any]]:
+        """A custom kind of this namespace's own group, and its definition."""
+        group = f"{self.namespace}.example.com"
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        served = {"name": "v1", "served": True, "storage": True}
+        definition = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"gadgets.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+                "versions": [{**served, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}}],
+            },
+        }
+        return Resource(group, "v1", "Gadget", "gadgets", namespaced=True), definition
 
     async def apply(self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False) -> Applied:
         resource = DAEMONSET if body["kind"] == "DaemonSet" else CONFIG_MAP

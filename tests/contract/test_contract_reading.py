@@ -7,7 +7,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.model.cluster import EventType, Selection
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Resource
-from tests.contract.scenes import Play, Stage, version
+from tests.contract.scenes import Play, Stage, eventually, version
 
 
 def test_an_object_that_is_not_there_is_not_found_in_the_servers_words(play: Play) -> None:
@@ -114,5 +114,32 @@ def test_a_watch_with_labels_tells_of_what_begins_and_ceases_to_match(play: Play
             if len(seen) == 4:
                 break
         assert seen == [EventType.ADDED, EventType.DELETED, EventType.ADDED, EventType.DELETED]
+
+    play(scene)
+
+
+def test_a_watch_from_before_what_is_remembered_is_expired(play: Play) -> None:
+    """Of a kind that was defined just now nothing earlier is known. On a real API server compaction needs minutes.
+
+    Bookmarks are told apart (test_simulated_requests.py): a real one sends them about once a minute, or not at all.
+    """
+
+    async def scene(stage: Stage) -> None:
+        definitions = (await stage.cluster.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+        gadget, definition = stage.gadgets()
+        await stage.cluster.create(definitions, definition)
+
+        async def served() -> bool:
+            try:
+                await stage.cluster.list(gadget)
+            except errors.NotFound:
+                return False
+            return True
+
+        await eventually(served)
+        with pytest.raises(errors.Expired) as caught:
+            await anext(stage.cluster.watch(gadget, "1"))
+        assert (caught.value.status, caught.value.reason) == (410, "Expired")
+        assert "too old resource version: 1" in str(caught.value)
 
     play(scene)

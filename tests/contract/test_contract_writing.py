@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Resource
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
 from tests.contract.scenes import Play, Stage, eventually, version
 
 GENERATION = "deprecated.daemonset.template.generation"
@@ -312,29 +312,9 @@ def test_a_field_that_the_kind_does_not_have_is_dropped_from_a_plain_write(play:
 
 def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        group = f"{stage.namespace}.example.com"
         definitions = (await stage.cluster.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        crd = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"gadgets.{group}"},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
-                    }
-                ],
-            },
-        }
+        gadget, crd = stage.gadgets()
         await stage.cluster.create(definitions, crd)
-        gadget = Resource(group, "v1", "Gadget", "gadgets", namespaced=True)
         body = {"apiVersion": gadget.api_version, "kind": "Gadget", "metadata": {"name": "g", "namespace": stage.namespace}}
 
         async def served() -> bool:
@@ -350,7 +330,7 @@ def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> No
         with pytest.raises(errors.Invalid) as caught:
             await stage.cluster.patch(gadget, stage.namespace, "g", {"spec": {"a": [3]}}, type=PatchType.STRATEGIC)
         assert caught.value.status == 415
-        await stage.cluster.delete(definitions, "", f"gadgets.{group}")
+        await stage.cluster.delete(definitions, "", crd["metadata"]["name"])
 
         async def unserved() -> bool:
             try:

@@ -131,6 +131,8 @@ class Server:
         if resource == rules.CRD:
             for custom, known in crds.served(stored):
                 self.structures.add(custom, known)
+                if not self._is_custom(custom):
+                    self.store.begin(custom)
                 self._custom.add((custom.group, custom.kind))
         return stored
 

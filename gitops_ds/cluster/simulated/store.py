@@ -102,6 +102,10 @@ class Store:
             table.forgotten_version = table.versions[number - 1]
             del table.changes[:number], table.versions[:number]
 
+    def begin(self, resource: Resource) -> None:
+        """A kind that is served from now on: a watch from earlier is Expired."""
+        self._table(resource).forgotten_version = self.version
+
     def compact(self) -> None:
         """Forgets all changes so far, as etcd's compaction does: every watch that starts before now is Expired."""
         for table in self._tables.values():
