@@ -136,3 +136,26 @@ def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_
         assert images_by_node(plane, "default") == on_every_node(2)
     finally:
         plane.stop()
+
+
+def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_pod(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    make(plane, space, "agent")
+    with running(tmp_path, plane, "--powers", "full"):
+        program.rolled_out(plane, space, "agent")
+    before = {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
+    # As an older API server, which did not know these defaults, would have had it.
+    (revision,) = get(plane, space, "controllerrevisions")["items"]
+    del revision["data"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    del revision["data"]["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"]
+    path = f"/apis/apps/v1/namespaces/{space}/controllerrevisions"
+    plane.request("DELETE", f"{path}/{revision['metadata']['name']}")
+    kept = {name: revision["metadata"][name] for name in ("name", "labels", "annotations", "ownerReferences")}
+    plane.request("POST", path, {**revision, "metadata": kept})
+    with running(tmp_path, plane, "--powers", "full"):
+        plane.kubectl("-n", space, "label", "node", "node-000", f"touched-{space}=yes")
+        make(plane, space, "later")
+        program.rolled_out(plane, space, "later")
+        assert len(get(plane, space, "controllerrevisions")["items"]) == 2  # one of each
+        assert before <= {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
