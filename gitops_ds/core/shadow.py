@@ -14,7 +14,7 @@ Two controllers never see the same instant, so their acts are not compared by ti
 - *The end*: an interval ends when ours wants nothing any more, the status included, and there was no news for a while. What ours
   wants and nobody does, without any news for long, is a difference too.
 
-An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look until the interval ends.
+An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look of the next seconds.
 
 Every cause has to be seen, if late: a spec, label or taint that comes and goes between two looks leaves acts that nothing explains.
 Not told apart: an adopted pod that was never seen as an orphan counts as one that came. Back-offs are theirs: ours wants a failed
@@ -24,7 +24,7 @@ pod gone at once, and waits as long as theirs may.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -81,12 +81,16 @@ class Shadow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Departure:
-    """A pod that is ending or gone, as it was last, with the UIDs of those that were on its node with it."""
+class _Act:
+    """A pod that came, or is ending or gone, as it was last; when that was seen.
+
+    Of one that went: the UIDs of those that were on its node with it, and whether it was available.
+    """
 
     pod: Pod
-    beside: frozenset[str]
-    available: bool
+    at: float
+    beside: frozenset[str] = frozenset()
+    available: bool = False
 
 
 @dataclass(slots=True)
@@ -116,8 +120,8 @@ class _Watched:
     news_at: float
     open: bool = True
     interval: _Interval = field(default_factory=_Interval)
-    arrivals: dict[str, Pod] = field(default_factory=dict)
-    departures: dict[str, _Departure] = field(default_factory=dict)
+    arrivals: dict[str, _Act] = field(default_factory=dict)
+    departures: dict[str, _Act] = field(default_factory=dict)
     last: dict[str, Pod] = field(default_factory=dict)
     nodes_wished: set[str] = field(default_factory=set)
     uids_wished: dict[str, str] = field(default_factory=dict)
@@ -130,7 +134,7 @@ class _Watched:
             self.news_at = seen.now
         self._move(seen, fleet)
         self._judge(seen, fleet)
-        self._weigh(seen, fleet)
+        self._weigh(fleet)
         self._wish(decision)
         self.seen, self.fleet = seen, fleet
         return self._conclude(decision)
@@ -143,7 +147,7 @@ class _Watched:
         """The pods that came and went since the last look."""
         before, now = ({pod.uid: pod for pod in look.pods if pod.owner is not None} for look in (self.seen, seen))
         known = {pod.uid for pod in self.seen.pods}
-        self.arrivals.update((uid, pod) for uid, pod in now.items() if uid not in known)
+        self.arrivals.update((uid, _Act(pod, seen.now)) for uid, pod in now.items() if uid not in known)
         there = {pod.uid: pod for pod in seen.pods}
         for spot in self.fleet.spots:
             for pod in spot.staying:
@@ -152,28 +156,30 @@ class _Watched:
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
                 last = msgspec.structs.replace(last, terminating=False)
                 available = self.fleet.available(pod) and fleet.available(last) and not last.ended
-                self.departures[pod.uid] = _Departure(last, frozenset(spot.uids), available)
+                self.departures[pod.uid] = _Act(last, seen.now, frozenset(spot.uids), available)
         self.last.clear()
 
     def _judge(self, seen: Observation, fleet: Fleet) -> None:
         """Counts the acts that ours would have done too; the others stay, to be judged again."""
+        self._explain_arrivals(self.nodes_wished, fleet)
+        self._explain_departures(self.uids_wished.keys(), fleet)
         last = self.seen
         before = replace(seen, daemonset=last.daemonset, nodes=last.nodes, revisions=last.revisions)
         for view in (seen, before):  # the pods of now, among the causes of now and of the last look
-            if self.arrivals:
-                self._explain_arrivals({*self.nodes_wished, *_creates(_without(view, self.arrivals))}, fleet)
-            if self.departures:
+            if any(seen.now - act.at <= QUIET for act in self.arrivals.values()):
+                self._explain_arrivals(_creates(_without(view, self.arrivals)), fleet)
+            if any(seen.now - act.at <= QUIET for act in self.departures.values()):
                 ends = _deletes(_with(view, self.departures)) | _deletes(_before(view, self.departures))
-                self._explain_departures(self.uids_wished.keys() | ends, fleet)
+                self._explain_departures(ends, fleet)
 
     def _explain_arrivals(self, wanted: set[str], fleet: Fleet) -> None:
         """A wish for a node explains one pod there."""
-        for uid, pod in list(self.arrivals.items()):
-            if pod.node in wanted or self._surges(pod, fleet):
-                self.interval.created[pod.node] += 1
+        for uid, act in list(self.arrivals.items()):
+            node = act.pod.node
+            if node in wanted or self._surges(act.pod, fleet):
+                self.interval.created[node] += 1
                 del self.arrivals[uid]
-                wanted.discard(pod.node)
-                self.nodes_wished.discard(pod.node)
+                wanted.discard(node)
 
     def _explain_departures(self, wanted: Set[str], fleet: Fleet) -> None:
         for uid, gone in list(self.departures.items()):
@@ -197,9 +203,11 @@ class _Watched:
         """Whether a pod runs an earlier template that a rollout replaces, by what was seen now or at the look before."""
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in (self.fleet, fleet))
 
-    def _weigh(self, seen: Observation, fleet: Fleet) -> None:
+    def _weigh(self, fleet: Fleet) -> None:
         """The nodes at risk now, against the budget."""
-        strategy = seen.daemonset.strategy
+        strategy = fleet.seen.daemonset.strategy
+        if not self.open:
+            self.interval.at_risk = self.interval.budget = 0
         spots = {spot.node: spot for spot in fleet.spots if spot.wanted}
         well = {node for node, spot in spots.items() if any(map(fleet.available, spot.staying))}
         self.at_risk = (self.at_risk & spots.keys()) - well
@@ -233,7 +241,7 @@ class _Watched:
             records += self._differ(Unlike.ROLLOUT, ours, f"put {self.interval.at_risk} at risk")
         if wants:
             if wishes and quiet >= STANDSTILL:
-                records += [*self._unexplained(), *self._differ(Unlike.STANDSTILL, wishes, f"nothing for {STANDSTILL:.0f} s")]
+                records += [*self._unexplained(), *self._differ(Unlike.STANDSTILL, wishes, f"nothing for {quiet:.0f} s")]
             due = STANDSTILL if quiet < STANDSTILL else LONGEST_BACKOFF
         else:
             due = QUIET if _is_well(self.fleet) else STALLED
@@ -253,8 +261,8 @@ class _Watched:
     def _unexplained(self) -> list[Record]:
         """What is left of acts that ours would not have done."""
         records: list[Record] = []
-        for pod in self.arrivals.values():
-            records += self._differ(Unlike.CREATE, f"no pod on {pod.node}", f"made {pod.name}")
+        for act in self.arrivals.values():
+            records += self._differ(Unlike.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}")
         staying = {pod.uid: pod for spot in self.fleet.spots for pod in spot.staying}
         for gone in self.departures.values():
             meant = [uid for uid, node in self.uids_wished.items() if node == gone.pod.node and uid in staying]
@@ -280,19 +288,19 @@ def _bare(seen: Observation) -> Observation:
     return replace(seen, pods=tuple(pod for pod in seen.pods if pod.owner is None))
 
 
-def _without(seen: Observation, arrivals: Mapping[str, Pod]) -> Observation:
+def _without(seen: Observation, arrivals: Container[str]) -> Observation:
     """As it was before these pods came."""
     return replace(seen, pods=tuple(pod for pod in seen.pods if pod.uid not in arrivals))
 
 
-def _with(seen: Observation, departures: Mapping[str, _Departure]) -> Observation:
+def _with(seen: Observation, departures: Mapping[str, _Act]) -> Observation:
     """As it would be had these pods stayed."""
     back = [gone.pod for gone in departures.values()]
     others = [pod for pod in seen.pods if pod.uid not in departures]
     return replace(seen, pods=tuple(sorted(others + back, key=lambda pod: pod.name)))
 
 
-def _before(seen: Observation, departures: Mapping[str, _Departure]) -> Observation:
+def _before(seen: Observation, departures: Mapping[str, _Act]) -> Observation:
     """As it would be had these pods stayed, and no other come since on their nodes."""
     beside = {gone.pod.node: gone.beside for gone in departures.values()}
     pods = (pod for pod in seen.pods if pod.node not in beside or pod.uid in beside[pod.node])

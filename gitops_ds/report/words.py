@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.model import deployment, record
@@ -74,7 +75,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
         found["message"] = words
     for name in _PLAIN:
         if (value := getattr(told, name, None)) is not None:
-            found[name] = value
+            found[name] = sum(value.values()) if isinstance(value, Mapping) else value
     key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
     if key is not None:
         found["object"] = str(key)

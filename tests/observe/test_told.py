@@ -1,0 +1,65 @@
+"""How a comparison is told: differences loudly, agreement quietly, a turn that wants nothing not at all."""
+
+from __future__ import annotations
+
+from gitops_ds.core import decide
+from gitops_ds.model.objects import Key
+from gitops_ds.model.record import Compared, Decided, Differed, Unlike
+from gitops_ds.report import words
+from gitops_ds.report.metrics import Metrics
+from tests.core import world
+from tests.core.world import World
+
+KEY = Key("apps", "DaemonSet", "logging", "agent")
+DIFFERED = Differed(7.0, KEY, 1.0, Unlike.CREATE, "no pod on node-1", "made agent-x")
+AGREED = Compared(8.0, KEY, 1.0, 0, {"node-1": 1, "node-2": 2}, {}, elsewhere={"node-1": 1})
+
+
+def test_a_difference_is_a_warning() -> None:
+    line = words.line(DIFFERED)
+    assert line == (
+        "warning: DaemonSet logging/agent: the built-in controller did otherwise: ours wants no pod on node-1; theirs made agent-x"
+    )
+    assert words.as_json(DIFFERED) == {
+        "time": 7.0,
+        "kind": "Differed",
+        "message": line,
+        "object": "DaemonSet logging/agent",
+        "since": 1.0,
+        "what": "create",
+        "ours": "no pod on node-1",
+        "theirs": "made agent-x",
+    }
+
+
+def test_an_agreement_is_for_programs_and_names_no_nodes() -> None:
+    assert words.line(AGREED) is None
+    told = words.as_json(AGREED)
+    assert told is not None
+    assert {name: told[name] for name in ("differences", "created", "deleted", "elsewhere", "replaced", "at_risk")} == {
+        "differences": 0,
+        "created": 3,
+        "deleted": 0,
+        "elsewhere": 1,
+        "replaced": 0,
+        "at_risk": 0,
+    }
+
+
+def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
+    there = World(world.daemonset(), 2)
+    first = there.observe()
+    there.settle()
+    last = there.observe()
+    wanting, idle = (Decided(seen.now, KEY, decide.decide(seen), False, seen) for seen in (first, last))
+    assert words.as_json(wanting) == {"time": first.now, "kind": "Decided", "object": "DaemonSet logging/agent"}
+    assert words.as_json(idle) is None
+
+
+def test_intervals_and_differences_are_counted() -> None:
+    metrics = Metrics()
+    for told in (DIFFERED, DIFFERED, AGREED):
+        metrics.hear(told)
+    text = metrics.text().decode()
+    assert 'gitopsds_shadow_differences_total{what="create"} 2.0' in text
+    assert 'gitopsds_shadow_intervals_total{result="agreed"} 1.0' in text
