@@ -17,13 +17,14 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+import msgspec
 import orjson
 import yarl
 
 from gitops_ds import errors
 from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
-from gitops_ds.kinds import revisions
+from gitops_ds.kinds import brief, revisions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
@@ -107,8 +108,9 @@ class HttpCluster:
     async def _list(self, resource: Resource, which: Selection) -> Listing:
         items: list[Body] = []
         query = {**_query(which), "limit": str(PAGE)}
+        decode = _decoder(brief.PAGES, resource, which)
         while True:
-            page = await self._json(_Request("GET", _path(resource, which.namespace), query=query))
+            page = await self._json(_Request("GET", _path(resource, which.namespace), query=query), decode)
             if not _is_list(page):
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -129,10 +131,11 @@ class HttpCluster:
             "timeoutSeconds": str(seconds),
         }
         wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
+        decode = _decoder(brief.EVENTS, resource, which)
         async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait)) as reply:
             try:
                 async for line in _lines(reply.content):
-                    yield _event(orjson.loads(line), self._access.who)
+                    yield _event(decode(line), self._access.who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._garbage() from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -180,13 +183,13 @@ class HttpCluster:
             options["preconditions"] = {"uid": uid}
         return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
 
-    async def _json(self, request: _Request) -> dict[str, Any]:
+    async def _json(self, request: _Request, decode: brief.Decode = orjson.loads) -> dict[str, Any]:
         async with self._send(request) as reply:
-            return await self._parsed(reply)
+            return await self._parsed(reply, decode)
 
-    async def _parsed(self, reply: aiohttp.ClientResponse) -> dict[str, Any]:
+    async def _parsed(self, reply: aiohttp.ClientResponse, decode: brief.Decode = orjson.loads) -> dict[str, Any]:
         try:
-            found = orjson.loads(await self._whole(reply))
+            found = decode(await self._whole(reply))
         except orjson.JSONDecodeError as error:
             raise self._garbage() from error
         if not isinstance(found, dict):
@@ -289,6 +292,21 @@ def _namespace(body: Body) -> str:
 def _query(which: Selection) -> dict[str, str]:
     query = {"labelSelector": which.labels, "fieldSelector": which.fields}
     return {key: value for key, value in query.items() if value}
+
+
+def _decoder(brief_ones: Mapping[Resource, brief.Decode], resource: Resource, which: Selection) -> brief.Decode:
+    """Reads JSON; what a brief reader does not take (an ERROR, a Status, garbage) is read whole."""
+    cut = brief_ones.get(resource)
+    if cut is None or not which.brief:
+        return orjson.loads
+
+    def decode(text: bytes) -> Any:
+        try:
+            return cut(text)
+        except msgspec.MsgspecError:
+            return orjson.loads(text)
+
+    return decode
 
 
 def _is_list(page: Mapping[str, Any]) -> bool:

@@ -28,6 +28,7 @@ from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
+GATHERED = 0.001  # seconds: what comes right behind a piece of news is looked at in the same turn
 LIST_NODES_AGAIN = 300.0  # seconds: so often the nodes are listed and every DaemonSet is looked at, whatever the watches say
 
 
@@ -94,10 +95,11 @@ class Controller:
         def hear(told: Told) -> None:
             self._hear(resource, told)
 
+        which = Selection(brief=self._rooms is None)
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
-                    await informer.run(self._cluster, resource, Selection(), hear, random=self._chance)
+                    await informer.run(self._cluster, resource, which, hear, random=self._chance)
 
     def _hear(self, resource: Resource, told: Told) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
@@ -137,9 +139,9 @@ class Controller:
     def _wake(self, keys: set[Key]) -> None:
         if not keys:
             return
-        now = asyncio.get_running_loop().time()
+        due = asyncio.get_running_loop().time() + GATHERED
         for key in sorted(keys):
-            self._queue.add(key, now)
+            self._queue.add(key, due)
         self._news.set()
 
     async def _take_turns(self) -> None:

@@ -91,12 +91,12 @@ class Cache:
             return set()
         gone = type is EventType.DELETED
         keys: set[Key] = set()
-        if resource == DAEMONSET:
-            keys = self._daemonset(daemonsets.daemonset_of(body), gone)
+        if resource == POD:
+            keys = self._pod(pods.pod_of(body), gone)
         elif resource == NODE:
             keys = self._node(nodes.node_of(body), gone)
-        elif resource == POD:
-            keys = self._pod(pods.pod_of(body), gone)
+        elif resource == DAEMONSET:
+            keys = self._daemonset(daemonsets.daemonset_of(body), gone)
         elif (revision := revisions.revision_of(body)) is not None:
             keys = self._revision(revision, gone)
         self._advance(resource, version)

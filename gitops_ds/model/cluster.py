@@ -58,11 +58,15 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax), those with fields."""
+    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax), those with fields.
+
+    `brief` asks for no more of a pod or a node than `gitops_ds.kinds.brief` names; the rest of the body may be missing.
+    """
 
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+    brief: bool = False
 
 
 EVERYTHING = Selection()

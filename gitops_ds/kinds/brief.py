@@ -1,0 +1,76 @@
+"""What pods and nodes are cut down to as they arrive: the fields that `pods.pod_of` and `nodes.node_of` read.
+
+Of a pod that is a quarter of the text, of a node with its images a tenth; what is left out is never made into Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypedDict, TypeVar
+
+from msgspec.json import Decoder
+
+from gitops_ds.model.objects import NODE, POD, Resource
+
+T = TypeVar("T")
+
+
+class _Metadata(TypedDict, total=False):
+    namespace: Any
+    name: Any
+    uid: Any
+    resourceVersion: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+    labels: Any
+    ownerReferences: Any
+
+
+class _Spec(TypedDict, total=False):
+    nodeName: Any
+    affinity: Any
+    taints: Any
+    unschedulable: Any
+
+
+class _PodStatus(TypedDict, total=False):
+    phase: Any
+    reason: Any
+    message: Any
+    conditions: Any
+
+    initContainerStatuses: Any
+    containerStatuses: Any
+
+
+class _NodeStatus(TypedDict, total=False):
+    conditions: Any
+
+
+class _Pod(TypedDict, total=False):
+    metadata: _Metadata
+    spec: _Spec
+    status: _PodStatus
+
+
+class _Node(TypedDict, total=False):
+    metadata: _Metadata
+    spec: _Spec
+    status: _NodeStatus
+
+
+class _Page(TypedDict, Generic[T], total=False):
+    metadata: Any
+    items: list[T]
+
+
+class _Event(TypedDict, Generic[T], total=False):
+    type: Any
+    object: T
+
+
+Decode = Callable[[bytes], Any]
+
+# Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it is something else.
+PAGES: Mapping[Resource, Decode] = {POD: Decoder(_Page[_Pod]).decode, NODE: Decoder(_Page[_Node]).decode}
+EVENTS: Mapping[Resource, Decode] = {POD: Decoder(_Event[_Pod]).decode, NODE: Decoder(_Event[_Node]).decode}
