@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.core import decide
 from gitops_ds.kinds import rollout_numbers
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
@@ -98,21 +97,6 @@ def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(data: st.Dat
     world.settle()
     assert world.images() == {f"node-{i}": ["agent:2"] for i in range(nodes)}
     assert len(world.numbers()) == len(set(world.numbers()))
-
-
-@SLOWLY
-@given(nodes=st.integers(1, 8), broken=st.sets(st.integers(0, 7)), shuffled=st.randoms(use_true_random=False))
-def test_the_same_observation_gives_the_same_decision(nodes: int, broken: set[int], shuffled: Any) -> None:
-    world = settled(nodes, rolling("40%"))
-    unready(world, *(f"node-{i}" for i in broken))
-    world.edit("agent:2")
-    first = decide.decide(world.observe())
-    for objects in ("pods", "revisions"):
-        items = list(getattr(world, objects).items())
-        shuffled.shuffle(items)
-        setattr(world, objects, dict(items))
-    shuffled.shuffle(world.nodes)
-    assert decide.decide(world.observe()) == first
 
 
 def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once() -> None:

@@ -101,6 +101,17 @@ def test_the_same_view_names_the_same_pod_and_a_replacement_has_a_name_of_its_ow
     assert created(world) != first
 
 
+def test_a_leader_that_saw_no_pod_vanish_names_a_surge_pod_as_one_that_did() -> None:
+    def created(vanished: dict[str, str]) -> list[str]:
+        world = World(daemonset(updateStrategy=rolling(0, 2)), 2)
+        world.settle()
+        world.edit("agent:2")
+        world.vanished = vanished
+        return [a.body["metadata"]["name"] for a in world.turn().actions if isinstance(a, CreatePod)]
+
+    assert created({}) == created({"node-0": "an-earlier-pod", "node-1": "another"}) != []
+
+
 def test_a_pod_that_keeps_failing_is_deleted_later_each_time() -> None:
     world, delays = World(daemonset(), 1), []
     for _ in range(12):
