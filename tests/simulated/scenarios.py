@@ -37,7 +37,7 @@ TROUBLES = simulated.Behaviour(
     ),
 )
 PATIENCE = 2400.0  # seconds that a life may take to come right when all trouble is over
-QUIET = 700.0  # seconds in which nothing is written any more
+QUIET = 400.0  # seconds in which nothing is written any more
 
 
 @dataclass(repr=False)  # asyncio shows a task with its result when a run ends
@@ -298,7 +298,7 @@ async def _play(seed: int) -> Life:
 
 async def _live(life: Life) -> None:
     life.begin()
-    await asyncio.sleep(life.chance.choice((3, 300)))
+    await asyncio.sleep(life.chance.choice((3, 150)))
     async with asyncio.TaskGroup() as going:
         for _ in range(life.chance.randint(4, 10)):
             (what,) = life.chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()))
