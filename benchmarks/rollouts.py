@@ -102,7 +102,7 @@ def show(what: str, unit: str, ours: list[float], theirs: list[float]) -> None:
 
 
 def our_command(plane: ControlPlane) -> list[str | Path]:
-    return [PROGRAM, "run", "--powers", "full", "--kubeconfig", plane.kubeconfig, "--listen", "127.0.0.1:0", "-q"]
+    return [PROGRAM, "run", "--powers", "full", "--kubeconfig", plane.kubeconfig, "-q"]
 
 
 def their_command(plane: ControlPlane, limits: tuple[str, ...]) -> list[str | Path]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gitops_ds import __version__, errors
 from gitops_ds.app import clusters, repositories
-from gitops_ds.app.service import credentials_of, revision_of
+from gitops_ds.app.following import credentials_of, revision_of
 from gitops_ds.kinds import openapi, served, yaml_nodes
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster

@@ -51,13 +51,14 @@ def _settings(given: dict[str, Any]) -> Any:
     """The file's settings with the options over them."""
     from dataclasses import replace
 
-    from gitops_ds.app import repositories
     from gitops_ds.controller.loop import Powers
     from gitops_ds.settings import service as file
 
     found = file.read(given["settings"]) if given["settings"] else file.Service()
     repository, cluster = found.repository, found.cluster
     if url := given["url"]:
+        from gitops_ds.app import repositories
+
         named = repositories.named(url, given["path"] or "")
         if named.where is None:
             raise click.UsageError(f"{url} is not in Git: the service follows commits")

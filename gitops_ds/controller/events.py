@@ -8,18 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.kinds import timestamps
 from gitops_ds.model.cluster import Cluster, PatchType
 from gitops_ds.model.objects import DAEMONSET, EVENT
-from gitops_ds.model.record import Record
+from gitops_ds.model.record import Emit, Record
 from gitops_ds.report.events import About, Condenser, Entry, Reporter
 
 WAITING_AT_MOST = 100
 COMPONENT = "gitops-ds"
 CONTROLLER = "daemonset-controller"  # as upstream's calls itself: alerts and dashboards look for it
+
+
+@contextlib.asynccontextmanager
+async def beside(cluster: Cluster, state: About | None, tell: Emit) -> AsyncIterator[Emit]:
+    """What is told here is told to `tell`, and goes to the cluster's own event log."""
+    told = Events(cluster, state)
+
+    def emit(record: Record) -> None:
+        tell(record)
+        told.hear(record)
+
+    writing = asyncio.create_task(told.run())
+    try:
+        yield emit
+    finally:
+        writing.cancel()
 
 
 class Events:
