@@ -15,10 +15,23 @@ from gitops_ds.cli import options
 @options.namespace
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help="text (default) or json; several at once.")
+@options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
 @options.common
 def check(**given: Any) -> int:
     """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as loud as --fail-on."""
+    if given["rule"]:
+        return _explain(given["rule"])
     return options.run(_check(given))
+
+
+def _explain(rule: str) -> int:
+    from gitops_ds.validate import pages
+
+    page = pages.of(rule.upper())
+    if page is None:
+        raise click.UsageError(f"--explain {rule}: there is no such rule; docs/rules.md lists them")
+    click.echo(page.text, nl=False)
+    return 0
 
 
 async def _check(given: dict[str, Any]) -> int:

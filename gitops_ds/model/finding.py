@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from gitops_ds.model.objects import Key, Path
 
@@ -30,6 +31,24 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Mend:
+    """One step of a fix, in the object: a value to put at a path, None to take it away; or another `key` for what is there."""
+
+    path: Path
+    value: Any = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """How a finding is mended, in words and in steps. `safe`: nothing else changes its meaning; else it is a proposal."""
+
+    words: str
+    mends: tuple[Mend, ...]
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One complaint: which rule, what is wrong and what to do, and where.
 
@@ -46,6 +65,7 @@ class Finding:
     path: Path = ()
     end: Place | None = None
     cluster: str = ""
+    fix: Fix | None = None
 
     def on_cluster(self, cluster: str) -> Finding:
         """The same finding, met while rendering for that cluster."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gitops_ds.kinds import origins
 from gitops_ds.model.bundle import Bundle, Manifest
@@ -35,5 +36,6 @@ def check(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
             yield finding(manifest, complaint.severity, told, complaint.refused)
         # The rules read the fields as the schema promises them; with another shape its complaints come first.
         if shape_is_right:
-            for rule, path, message in rules.check(manifest.body):
-                yield finding(manifest, rule.severity, (rule.id, path, message, False), rule.refused)
+            for hit in rules.check(manifest.body, bundle.profile):
+                told = (hit.rule.id, hit.path, hit.message, False)
+                yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)

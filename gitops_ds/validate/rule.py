@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.model.finding import Severity
+from gitops_ds.model import names
+from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
 
-# A body whose shape its schema has passed -> the path of each bad value, and a sentence.
-Check = Callable[[Body], Iterable[tuple[Path, str]]]
+# A body whose shape its schema has passed -> the path of each bad value, a sentence, and how to mend it where that is known.
+Check = Callable[[Body], Iterable[tuple[Path, str] | tuple[Path, str, Fix]]]
+
+
+STRICT = "strict"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its number. `refused`: the API server, or the creation of every pod, would refuse what it finds."""
+    """A rule by its number. `refused`: the API server, or the creation of every pod, would refuse what it finds.
+
+    `on`: it looks without being asked. `classes` holds the severities for agents of a class, where they differ.
+    """
 
     id: str
     severity: Severity
     refused: bool
     summary: str
     check: Check
+    on: bool = True
+    classes: Mapping[str, Severity] = field(default_factory=dict)
+
+    def severity_for(self, agent_class: str, profile: str) -> Severity:
+        """How loud it is about an agent. Advice is an error only where it was asked for: by a class, or a strict profile."""
+        severity = self.classes.get(agent_class, self.severity)
+        if self.refused or agent_class or profile == STRICT or severity is not Severity.ERROR:
+            return severity
+        return Severity.WARNING
 
 
 def refused(id: str, summary: str, check: Check) -> Rule:
     """A rule for what the API server would refuse."""
     return Rule(id, Severity.ERROR, True, summary, check)
+
+
+def advice(id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity) -> Rule:
+    """A rule for what would be taken, and go wrong."""
+    return Rule(id, severity, False, summary, check, on, classes)
+
+
+def class_of(body: Body) -> str:
+    """What kind of agent a manifest says it is: cni, csi, dns, monitoring, logging, security, gpu, general; empty where unsaid."""
+    annotations = section(section(body.get("metadata")).get("annotations"))
+    return str(annotations.get(names.CLASS) or "")
 
 
 def section(value: Any) -> Mapping[str, Any]:
@@ -74,7 +101,7 @@ def pod_specs(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 def containers(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Every container of an object's pods, the init containers first, and the way to each."""
     for path, spec in pod_specs(body):
-        for field in ("initContainers", "containers"):
-            for index, container in enumerate(spec.get(field) or ()):
+        for group in ("initContainers", "containers"):
+            for index, container in enumerate(spec.get(group) or ()):
                 if isinstance(container, Mapping):
-                    yield (*path, field, index), container
+                    yield (*path, group, index), container

@@ -6,11 +6,15 @@ For now it holds what an API server refuses and a schema can't see.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
+from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate import bindings, naming, pod_rules, workloads
-from gitops_ds.validate.rule import Rule, refused
+from gitops_ds.validate.rule import Rule, advice, class_of, refused
+
+CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
 
 RULES: Final[tuple[Rule, ...]] = (
     refused("DS005", "service accounts among subjects have a namespace", bindings.accounts_have_a_namespace),
@@ -32,8 +36,28 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def check(body: Body) -> Iterator[tuple[Rule, Path, str]]:
-    """What every rule has against a body that its schema has passed."""
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a rule has against an object: how loud, where, a sentence, and how to mend it."""
+
+    rule: Rule
+    severity: Severity
+    path: Path
+    message: str
+    fix: Fix | None = None
+
+
+def check(body: Body, profile: str = "") -> Iterator[Hit]:
+    """What every rule that is on has against a body that its schema has passed.
+
+    A rule that fails is no silence: it is told as DS904.
+    """
+    agent_class = class_of(body)
     for rule in RULES:
-        for path, message in rule.check(body):
-            yield rule, path, message
+        if not rule.on:
+            continue
+        try:
+            for found in rule.check(body):
+                yield Hit(rule, rule.severity_for(agent_class, profile), *found)
+        except Exception as error:  # a rule is a guest here: one that fails must not take the others with it
+            yield Hit(CRASHED, Severity.ERROR, (), f"the rule {rule.id} failed on this object: {error!r}; please report it")

@@ -23,7 +23,7 @@ OF_THIS_CLUSTER = ("failed to allocate IP", "label on the containing namespace")
 
 def refused_by_us(body: dict[str, Any]) -> bool:
     shape = [complaint for complaint in manifests.check(body, ("1.37",)) if complaint.refused]
-    return bool(shape) or any(rule.refused for rule, _, _ in rules.check(body))
+    return bool(shape) or any(hit.rule.refused for hit in rules.check(body))
 
 
 def refused_by(server: ControlPlane, body: dict[str, Any], resource: Resource | None) -> str:

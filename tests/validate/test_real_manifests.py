@@ -32,7 +32,7 @@ def refused(file: Path) -> set[str]:
     for one in parsed.documents:
         for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
             shape = {complaint.problem.rule for complaint in manifests.check(body) if complaint.refused}
-            found |= shape or {rule.id for rule, _, _ in rules.check(body) if rule.refused}
+            found |= shape or {hit.rule.id for hit in rules.check(body) if hit.rule.refused}
     return found - {"DS008"}
 
 

@@ -1,0 +1,41 @@
+"""The page of each rule: why, what is wrong, what is right, who says so. `check --explain` prints it, tests try its examples.
+
+A page is Markdown with the sections Wrong, Right and Sources. An example is a whole manifest, or a part of a DaemonSet.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"https?://\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as text, and what its sections hold."""
+
+    text: str
+    wrong: tuple[str, ...]
+    right: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@cache
+def of(rule: str) -> Page | None:
+    """The page of a rule; None for a rule that has none."""
+    file = resources.files(__package__).joinpath("pages", f"{rule}.md")
+    return read(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def read(text: str) -> Page:
+    """A page's parts."""
+    parts = _SECTION.split(text)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    examples = {name: tuple(_YAML.findall(body)) for name, body in sections.items()}
+    links = tuple(_LINK.findall(sections.get("Sources", "")))
+    return Page(text, examples.get("Wrong", ()), examples.get("Right", ()), links)
