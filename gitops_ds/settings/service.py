@@ -70,7 +70,7 @@ class JournalSettings:
     """Where decisions are written (nowhere: empty), and how much of that is kept."""
 
     path: str = ""
-    limits: files.Limits = files.Limits()
+    limits: files.Limits = field(default_factory=files.Limits)
 
 
 @dataclass(frozen=True, slots=True)
