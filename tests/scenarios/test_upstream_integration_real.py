@@ -91,7 +91,8 @@ def test_an_ended_pod_that_a_finalizer_holds_is_replaced(
 
             async def replaced() -> bool:
                 there = [pods.pod_of(body) for body in await own(stage, POD)]
-                return sum(pod.ready and not pod.terminating for pod in there) == 3 and any(pod.uid == held["uid"] for pod in there)
+                serving = [pod for pod in there if pod.ready and not pod.terminating and not pod.ended]
+                return len(serving) == 3 and any(pod.uid == held["uid"] for pod in there)
 
             await eventually(replaced)
             await merge(stage, POD, held["name"], {"metadata": {"finalizers": None}})
