@@ -335,7 +335,7 @@ def _is_well(fleet: Fleet) -> bool:
     """Whether nothing is on its way: each node that shall has an available pod, of the wanted template where pods are replaced."""
     rolls = _paces(fleet.seen.daemonset)
     for spot in fleet.spots:
-        if any(pod.terminating for pod in spot.pods):
+        if spot.placement is not None and any(pod.terminating for pod in spot.pods):
             return False
         if spot.wanted and not any(fleet.available(pod) and (fleet.updated(pod) or not rolls) for pod in spot.pods):
             return False
