@@ -120,7 +120,7 @@ def another(kind: str, field: str, value: Any) -> Callable[[Any], None]:
             '"the template',
         ),
         (lambda d: d["status"], lambda d: d.update(status=None), "status nothing", '{"counts": {"desired": 4, "current": 0'),
-        (lambda d: d["wakeAfter"], lambda d: d.update(wakeAfter=None), "wake_after nothing", "3.0"),
+        (lambda d: d["wakeAfter"], lambda d: d.update(wakeAfter=None), "wake_after nothing", ""),
         (lambda d: d["backoffs"], lambda d: d.update(backoffs={}), "backoffs {}", '{"node-1"'),
         (lambda d: True, lambda d: d.update(complaint="no"), 'complaint "no"', '""'),
     ],
