@@ -52,11 +52,13 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
 
     Assumes: every node that shall have a pod, has one or waits for one to vanish.
     Invariant: of the pods that are available, at most `max_unavailable` minus the nodes without an available pod are deleted. An
-    old pod that is not available is no loss and always goes, but its node counts, or too many others would go beside it. (One that
-    got ready after now is waited for: a clock that was put back makes all of them look so.)
+    old pod that is not ready is no loss and always goes, but its node counts, or too many others would go beside it. Those that are
+    ready, only not for `minReadySeconds` yet, go as long as `max_unavailable` leaves room for nodes without a ready pod; upstream
+    takes them all, and to a clock that was put back every pod may look like that.
     """
-    unavailable = 0
+    unavailable = unready = 0
     broken: list[DeletePod] = []
+    young: list[tuple[Spot, Pod]] = []
     candidates: list[tuple[Spot, Pod]] = []
     for spot in fleet.spots:
         if not spot.wanted and not spot.pods:
@@ -64,22 +66,24 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
         new, old, excess = _sort_out(fleet, spot)
         if excess or (new is None) == (old is None):
             unavailable += 1
+            unready += 1
         elif new is not None:
             unavailable += not fleet.available(new)
+            unready += not new.ready
         elif old is not None and fleet.available(old):
             candidates.append((spot, old))
         elif old is not None:
             unavailable += 1
-            if not old.ready or not _from_the_future(fleet, old):
+            unready += not old.ready
+            if old.ready:
+                young.append((spot, old))
+            else:
                 broken.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
     chosen = broken + [moves.delete(spot, old, Cause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
+    room = max(0, max_unavailable - unready)
+    chosen += [moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE) for spot, old in young[:room]]
     return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
-
-
-def _from_the_future(fleet: Fleet, pod: Pod) -> bool:
-    """Whether a pod got ready after now: our clock was put back, and would make every pod of `minReadySeconds` look unavailable."""
-    return pod.ready_since is not None and pod.ready_since > fleet.seen.now
 
 
 def _surge(fleet: Fleet, max_surge: int) -> Moves:

@@ -50,8 +50,13 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "an old pod that is not available does not count as such": (
         f"{CORE}rollout",
-        "            unavailable += 1\n            if not old.ready",
-        "            if not old.ready",
+        "            unavailable += 1\n            unready += not old.ready",
+        "            unready += not old.ready",
+    ),
+    "pods that are ready, but not long enough, all go at once": (
+        f"{CORE}rollout",
+        "room = max(0, max_unavailable - unready)",
+        "room = len(young)",
     ),
     "a rollout moves before every node is settled": (
         f"{CORE}decide",

@@ -161,7 +161,7 @@ def test_from_any_state_and_through_any_crashes_the_fleet_becomes_right_and_stay
     for on, placement in placements(seen).items():
         there = [pod for pod in counting(world) if pod.node == on]
         assert len(there) == 1 if placement is Placement.RUN else len(there) <= (placement is Placement.KEEP)
-        assert by_hand or all(pod.template_generation == "2" for pod in there)
+        assert by_hand or placement is Placement.KEEP or all(pod.template_generation == "2" for pod in there)
     assert len(world.numbers()) == len(set(world.numbers()))
 
 

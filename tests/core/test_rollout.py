@@ -184,7 +184,7 @@ def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goe
     assert set(map(tuple, world.images().values())) == {("agent:2",)}
 
 
-@pytest.mark.parametrize("back", [1.0, 30.0, 86400.0])
+@pytest.mark.parametrize("back", [1.0, 19.0, 30.0, 86400.0])
 def test_a_clock_that_is_put_back_costs_no_more_pods_than_the_budget(back: float) -> None:
     world = settled(10, rolling(2), minReadySeconds=20)
     world.now += 20 - back
