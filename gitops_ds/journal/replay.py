@@ -71,8 +71,12 @@ class Replay:
 
     def __str__(self) -> str:
         """The summary for people."""
-        told = f"{self.turns} turns in {self.files} files: {len(self.differences) or 'no'} differences"
-        return f"{told}, {len(self.unread)} lines not read" if self.unread else told
+        told = f"{_count(self.turns, 'turn')} in {_count(self.files, 'file')}: {_count(len(self.differences), 'difference')}"
+        return f"{told}, {_count(len(self.unread), 'line')} not read" if self.unread else told
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
 
 
 Decide = Callable[[Observation], Decision]

@@ -17,6 +17,7 @@ from gitops_ds.model.record import Decided, JournalFailed, JournalMended, Listed
 from gitops_ds.settings import service
 from tests.replay import story
 
+ROOT = Path(__file__).resolve().parents[2]
 WIDE = Limits()
 
 
@@ -180,7 +181,7 @@ for number, record in enumerate(told):
 
 def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(tmp_path: Path, told: list[Decided]) -> None:
     """The limit of the process on a file's size stands for the disk's: a write takes a part, then fails."""
-    run = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], stdout=subprocess.PIPE, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     failed, mended = run.stdout.splitlines()
     assert failed.split() == ["JournalFailed"]
     found = replay.replay(tmp_path)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.core import decide
@@ -27,6 +27,7 @@ values = st.recursive(
 trees = st.dictionaries(st.sampled_from("abcd"), values | st.dictionaries(st.sampled_from("abcd"), values), max_size=4)
 
 
+@settings(deadline=None)
 @given(trees, trees)
 @example({"a": 1, "b": [1], "c": [{"d": 1}]}, {"a": True, "b": [1.0], "c": [{"d": True}]})
 def test_a_difference_makes_the_new_tree_of_the_old(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -86,6 +87,7 @@ def move(there: World, step: str, chance: random.Random) -> None:
             pass  # nothing is there that this could happen to
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(0, 1000))
 def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) -> None:
     there, chance = World(world.daemonset(), 3), random.Random(seed)

@@ -49,7 +49,7 @@ def replayed(*words: str) -> Result:
 def test_a_run_replays_without_a_difference(told: list[Decided], journal: Path) -> None:
     found = replay.replay(journal)
     assert found.agrees
-    assert str(found) == f"{len(told)} turns in 1 files: no differences"
+    assert str(found) == f"{len(told)} turns in 1 file: no differences"
     kinds = {type(action).__name__ for record in told for action in record.decision.actions}
     assert kinds >= {"CreatePod", "DeletePod", "CreateRevision", "RenumberRevision"}
     assert {record.decision.wake_after is None for record in told} == {True, False}
@@ -137,7 +137,7 @@ def test_one_altered_decision_is_told_at_its_line(
     (difference,) = replay.replay(journal).differences
     assert difference.then.startswith(then)
     assert difference.now.startswith(now)
-    assert summary.endswith("1 differences")
+    assert summary.endswith("1 difference")
 
 
 def test_the_first_pod_of_a_decision_in_another_body_is_told_by_its_path(journal: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_torn_last_line_is_told_and_forgiven(journal: Path, told: list[Decided
     assert done.return_value == 0
     assert done.stdout.splitlines() == [
         f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or the disk was full",
-        f"{len(told) - 1} turns in 1 files: no differences, 1 lines not read",
+        f"{len(told) - 1} turns in 1 file: no differences, 1 line not read",
     ]
 
 
@@ -204,7 +204,7 @@ def test_a_broken_line_is_told_and_nothing_is_made_of_what_follows(journal: Path
     first, summary = done.stdout.splitlines()
     assert first.startswith(f"{journal}:10: ")
     assert first.endswith("nothing after it is replayed")
-    assert summary.startswith("8 turns in 1 files: no differences")
+    assert summary.startswith("8 turns in 1 file: no differences")
 
 
 @pytest.mark.parametrize("text", ["once upon a time\n", "{}\n", "\0\n", '{"kind": "Journal"}\n'])
