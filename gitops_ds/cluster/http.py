@@ -7,6 +7,7 @@ request whose credentials were refused is sent once more with fresh ones. Nothin
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import random
 import socket
@@ -36,6 +37,9 @@ LONGEST_WAIT_SECONDS = 8.0
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+
+# asyncio has a read buffer of 256 KiB for each TLS connection, which is 5 MiB for ours; a record of TLS holds 16 KiB.
+asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
 
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
 
