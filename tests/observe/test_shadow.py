@@ -353,3 +353,39 @@ def test_a_difference_is_told_once_and_nothing_is_looked_at_for_ever() -> None:
     roll(there)
     there.rest()
     assert [told.differences for told in there.compared] == [1, 0]
+
+
+def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
+    there = scene()
+    there.end("node-2")
+    there.look()
+    there.kubelets()
+    there.act()
+    double(there)
+    there.theirs = without(lambda action: isinstance(action, DeletePod))
+    there.rest()
+    assert Unlike.CREATE in {told.what for told in there.differences}
+
+
+def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
+    """Replaced between two looks, on a node that gets a taint before the second."""
+    there = scene(nodes=1)
+    there.edit("agent:2")
+    there.look()
+    for _ in range(3):
+        there.act()
+        there.kubelets()
+    there.taint(0, "NoSchedule")
+    there.look()
+    there.rest()
+    assert there.differences == []
+
+
+def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
+    there = Scene(World(world.daemonset(), 3))
+    there.act()
+    del there.world.body["status"]  # it is written last
+    there.look()
+    there.rest()
+    (told,) = there.compared
+    assert told.created == {"node-0": 1, "node-1": 1, "node-2": 1}

@@ -6,7 +6,7 @@ import asyncio
 
 from gitops_ds.controller.loop import Powers
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.model.objects import DAEMONSET, POD
 from gitops_ds.model.record import Compared, Decided, Differed
 from tests.core import world
 from tests.replay import story
@@ -28,6 +28,23 @@ def test_two_of_ours_agree_through_a_whole_story() -> None:
             assert differed(there) == []
             assert sum(record.replaced for record in compared(there)) >= 4
             assert all(record.differences == 0 for record in compared(there))
+
+    play(scene)
+
+
+def test_a_pod_that_failed_and_went_within_a_look_is_known_to_have_failed() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            there.begin(Powers.OBSERVE)
+            await asyncio.sleep(20)
+            name = (await there.people.list(POD)).items[0]["metadata"]["name"]
+            for status in ({"message": "soon"}, {"phase": "Failed"}):  # the first brings a look, and for 5 ms no other
+                await there.people.patch(POD, "default", name, {"status": status}, subresource="status")
+            await there.people.delete(POD, "default", name)
+            await asyncio.sleep(20)
+            assert [sum(record.deleted.values()) for record in compared(there)[1:]] == [1]
+            assert not any(record.elsewhere for record in compared(there))
 
     play(scene)
 
