@@ -16,10 +16,8 @@ from gitops_ds.controller.deploy import Asked
 from gitops_ds.controller.loop import Powers
 from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
-from gitops_ds.kinds import documents
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.terms import Drift
-from gitops_ds.validate import own
 
 # Known to the schema, without effect in this version.
 _NOT_YET = ("templates", "election", "notify")
@@ -92,6 +90,10 @@ class Service:
 
 def read(file: str) -> Service:
     """The settings in a file. Raises SettingsError with file, line and column."""
+    # 3 MiB, which a service that is told everything by options has no use for.
+    from gitops_ds.kinds import documents
+    from gitops_ds.validate import own
+
     try:
         data = Path(file).read_bytes()
     except OSError as error:
