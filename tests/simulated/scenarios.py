@@ -268,8 +268,16 @@ HAPPENINGS: dict[Callable[[Life], Awaitable[None]], int] = {
 
 
 def play(seed: int) -> Life:
-    """Plays one life; what is wrong at its end, or was on the way, is in `wrong`."""
-    return virtual_time.run(_play(seed))
+    """Plays one life; what is wrong at its end, or was on the way, is in `wrong`. A crash is raised."""
+    try:
+        return virtual_time.run(_play(seed))
+    except BaseException as error:
+        error.add_note(f"scenario {seed} crashed; {_again(seed)}")
+        raise
+
+
+def _again(seed: int) -> str:
+    return f"to see it again: .venv/bin/python -m tests.simulated.scenarios {seed}"
 
 
 async def _play(seed: int) -> Life:
@@ -348,8 +356,7 @@ async def _comes_right(life: Life) -> list[str]:
 
 def tale(seed: int, life: Life) -> str:
     """What went wrong, what had happened, and how to see it again."""
-    again = f"to see it again: .venv/bin/python -m tests.simulated.scenarios {seed}"
-    return "\n".join((f"scenario {seed} does not end right; {again}", *life.wrong, "what happened (seconds):", *life.told))
+    return "\n".join((f"scenario {seed} does not end right; {_again(seed)}", *life.wrong, "what happened (seconds):", *life.told))
 
 
 if __name__ == "__main__":
