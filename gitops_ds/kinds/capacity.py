@@ -57,7 +57,7 @@ def host_ports(spec: Body) -> Iterator[Port]:
 
 def misfit(asked: Amounts, ports: Iterable[Port], room: Room) -> str:
     """Why a pod has no room on a node, in the scheduler's words; empty when it has."""
-    if any(_clash(mine, theirs) for mine in ports for theirs in room.ports):
+    if any(clash(mine, theirs) for mine in ports for theirs in room.ports):
         return "node(s) didn't have free ports for the requested pod ports"
     for resource, amount in sorted(asked.items()):
         if resource in room.free:
@@ -68,7 +68,8 @@ def misfit(asked: Amounts, ports: Iterable[Port], room: Room) -> str:
     return ""
 
 
-def _clash(one: Port, other: Port) -> bool:
+def clash(one: Port, other: Port) -> bool:
+    """Whether two ports of a node can't both be had."""
     return one[0] == other[0] and one[2] == other[2] and (one[1] == other[1] or _EVERYWHERE in (one[1], other[1]))
 
 

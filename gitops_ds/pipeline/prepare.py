@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.live import Node
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check
@@ -24,11 +26,20 @@ class Prepared:
         return not any(finding.refused for finding in self.findings)
 
 
-def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Prepared:
-    """Renders and checks the snapshot for one cluster. Raises UsageError for a cluster that the repository doesn't describe."""
+def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "", nodes: Sequence[Node] | None = None) -> Prepared:
+    """Renders and checks the snapshot for one cluster, whose `nodes` may be known.
+
+    Raises UsageError for a cluster that the repository doesn't describe.
+    """
     bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
-    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot)))
+    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, nodes)))
     return Prepared(bundle, tuple(sorted(found, key=_order)))
+
+
+def compared(base: Prepared, head: Prepared, snapshot: Snapshot) -> Prepared:
+    """The head with what is to be said about the change as well."""
+    found = dict.fromkeys((*head.findings, *check.compare(base.bundle, head.bundle, snapshot)))
+    return Prepared(head.bundle, tuple(sorted(found, key=_order)))
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

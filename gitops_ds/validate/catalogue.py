@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gitops_ds.validate import rules
+from gitops_ds.validate import changes, fleet, rules
+from gitops_ds.validate.changes import ChangeRule
+from gitops_ds.validate.fleet import FleetRule
 from gitops_ds.validate.rule import Rule
 
 _HEAD = """# Rules
@@ -18,10 +20,16 @@ does; it is an error only for agents with a class, or with `profile: strict`.
 
 def as_markdown() -> str:
     """The whole page."""
-    return _HEAD + "".join(map(_row, sorted(rules.RULES, key=lambda rule: rule.id)))
+    return _HEAD + "".join(_row(rule) for rule in sorted((*rules.RULES, *fleet.RULES, *changes.RULES), key=lambda rule: rule.id))
 
 
-def _row(rule: Rule) -> str:
-    severity = ", ".join((rule.severity, *(f"{name}: {severity}" for name, severity in sorted(rule.classes.items()))))
+def _row(rule: Rule | FleetRule | ChangeRule) -> str:
     page = f"[{rule.id}](../gitops_ds/validate/pages/{rule.id}.md)"
-    return f"| {page} | {rule.summary} | {'refused' if rule.refused else 'advice'} | {severity} | {'yes' if rule.on else 'no'} |\n"
+    match rule:
+        case Rule(refused=True) | ChangeRule(refused=True):
+            kind = "refused"
+        case _:
+            kind = "advice"
+    classes = rule.classes if isinstance(rule, Rule) else {}
+    severity = ", ".join((rule.severity, *(f"{name}: {other}" for name, other in sorted(classes.items()))))
+    return f"| {page} | {rule.summary} | {kind} | {severity} | {'yes' if rule.on else 'no'} |\n"

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gitops_ds.kinds import origins
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.validate import manifests, own, rules
+from gitops_ds.validate import changes, fleet, manifests, own, rules
+from gitops_ds.validate.rule import class_of, softened
 
 
-def check(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
-    """Our own files, then manifest by manifest: the schemas of the cluster's versions, and the rules.
+def check(bundle: Bundle, snapshot: Snapshot, nodes: Sequence[Node] | None = None) -> Iterator[Finding]:
+    """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
 
     The place of a finding is where the value was written in the snapshot: a parameter's value, a patch, a line of the manifest.
-    The findings that rendering made (`bundle.findings`) are not repeated.
+    The findings that rendering made (`bundle.findings`) are not repeated. `nodes` are those of the cluster, None where they are
+    not known.
     """
     yield from own.check_repository(snapshot)
     files = origins.sources(snapshot)
@@ -27,6 +30,7 @@ def check(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
         start, end = origins.locate_span(manifest.origin, path, files, key=on_key)
         return Finding(rule, severity, message, start, refused, manifest.key, path, end, bundle.cluster.name)
 
+    shapes_are_right = True
     for manifest in bundle.manifests.values():
         shape_is_right = True
         for complaint in manifests.check(manifest.body, bundle.cluster.kubernetes):
@@ -34,8 +38,28 @@ def check(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
             problem = complaint.problem
             told = (problem.rule, problem.path, problem.message, problem.on_key)
             yield finding(manifest, complaint.severity, told, complaint.refused)
+        shapes_are_right &= shape_is_right
         # The rules read the fields as the schema promises them; with another shape its complaints come first.
         if shape_is_right:
             for hit in rules.check(manifest.body, bundle.profile):
                 told = (hit.rule.id, hit.path, hit.message, False)
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
+    if shapes_are_right:
+        for rule in fleet.RULES:
+            for key, path, message in rule.check(fleet.Fleet(bundle.manifests, nodes)) if rule.on else ():
+                manifest = bundle.manifests[key]
+                severity = softened(rule.severity, class_of(manifest.body), bundle.profile)
+                yield finding(manifest, severity, (rule.id, path, message, False), False)
+
+
+def compare(base: Bundle, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+    """What the rules over a change have against it. An object that is gone has no place in the head's files."""
+    files = origins.sources(snapshot)
+    for rule in changes.RULES:
+        for key, path, message in rule.check(changes.Sides(base.manifests, head.manifests)) if rule.on else ():
+            manifest = head.manifests.get(key)
+            start, end = origins.locate_span(manifest.origin, path, files) if manifest else (None, None)
+            known = manifest or base.manifests[key]
+            severity = rule.severity if rule.refused else softened(rule.severity, class_of(known.body), head.profile)
+            text = message if manifest else f"{key}: {message}"
+            yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name)
