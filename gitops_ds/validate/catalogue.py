@@ -20,7 +20,8 @@ does; it is an error only for agents with a class, or with `profile: strict`.
 
 def as_markdown() -> str:
     """The whole page."""
-    return _HEAD + "".join(_row(rule) for rule in sorted((*rules.RULES, *fleet.RULES, *changes.RULES), key=lambda rule: rule.id))
+    every: tuple[Rule | FleetRule | ChangeRule, ...] = (*rules.RULES, *fleet.RULES, *changes.RULES)
+    return _HEAD + "".join(_row(rule) for rule in sorted(every, key=lambda rule: rule.id))
 
 
 def _row(rule: Rule | FleetRule | ChangeRule) -> str:
