@@ -117,5 +117,15 @@ async def snapshot(repository: Named, at: str | None, *, committed: bool = False
         return await commit_snapshot(found, at, repository.path)
 
 
+async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapshot:
+    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request."""
+    async with opened(repository) as found:
+        tip = await found.tip(revision.parse(base))
+        head = await found.tip(revision.parse(at) if at else revision.Head())
+        for commit in (tip, head):
+            await found.fetch(commit)
+        return await snapshot_of(found, await found.merge_base(tip, head) or tip, repository.path)
+
+
 async def _expanded(found: Snapshot) -> Snapshot:
     return await expand.expand(found, expand.Which(bundle.ignored(found), bundle.kustomizations(found)))

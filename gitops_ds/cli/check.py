@@ -13,6 +13,8 @@ from gitops_ds.cli import options
 @options.repository
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
+@options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
+@options.option("--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them.")
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help="text (default) or json; several at once.")
 @options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
@@ -35,29 +37,27 @@ def _explain(rule: str) -> int:
 
 
 async def _check(given: dict[str, Any]) -> int:
-    from gitops_ds.app import repositories
+    from gitops_ds.app import checking, repositories
     from gitops_ds.model.finding import Severity
-    from gitops_ds.pipeline import prepare
-    from gitops_ds.render import bundle as rendering
     from gitops_ds.report import findings as report
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"])
-    snapshot = await repositories.snapshot(repository, given["revision"])
-    clusters = given["clusters"] or rendering.clusters(snapshot) or ("",)
-    found = [prepare.prepare(snapshot, cluster=cluster, namespace=given["namespace"]) for cluster in clusters]
+    asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
+    checked = await checking.check(repository, given["revision"], asked)
+    found, findings = checked.prepared, checked.findings
     objects = sum(len(one.bundle.manifests) for one in found)
-    several = len(found) > 1
-    findings = list(dict.fromkeys(f if several else f.on_cluster("") for one in found for f in _once(one.findings)))
-    files = {path.as_posix(): data for path, data in snapshot.files.items()}
+    files = {path.as_posix(): data for path, data in checked.snapshot.files.items()}
     for wanted in given["output"] or ("text",):
         format, _, target = wanted.partition("=")
         if format == "json":
             import orjson
 
-            text = orjson.dumps(report.as_json(findings, len(files), objects), option=orjson.OPT_INDENT_2).decode() + "\n"
+            document = {**report.as_json(findings, len(files), objects), **checking.changes_json(checked)}
+            text = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
         elif format == "text":
             lines = report.as_text(findings, files, objects)
             text = "".join(click.style(line, fg=colour) + "\n" if colour else line + "\n" for line, colour in lines)
+            text += checking.changes_text(checked)
         else:
             raise click.UsageError(f"-o {format}: there is text and json")
         _write(text, target)
@@ -65,11 +65,6 @@ async def _check(given: dict[str, Any]) -> int:
         for name in sorted({name for one in found for name in one.bundle.skipped}):
             options.say(f"no Kubernetes object: {name}")
     return 1 if report.at_or_above(findings, Severity(given["fail_on"])) else 0
-
-
-def _once(findings: Any) -> Any:
-    """What is wrong with a file itself is the same for every cluster."""
-    return (finding if finding.object else finding.on_cluster("") for finding in findings)
 
 
 def _write(text: str, target: str) -> None:

@@ -25,7 +25,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "commit": plan.commit,
         "cluster": plan.cluster,
         "hash": plan.hash,
-        "changes": [_change_json(change) for change in plan.changes],
+        "changes": [change_json(change) for change in plan.changes],
         "refusals": [
             {"guard": refusal.guard, "message": refusal.message, **({"object": reference(refusal.key)} if refusal.key else {})}
             for refusal in plan.refusals
@@ -39,7 +39,8 @@ def reference(key: Key) -> dict[str, str]:
     return {"group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def change_json(change: Change) -> dict[str, Any]:
+    """One change as the plan's JSON has it."""
     told: dict[str, Any] = {"operation": change.operation.value, "object": reference(change.key), "fields": []}
     for field in change.fields:
         shown = redact.field(change.key, field)
@@ -70,14 +71,19 @@ def as_text(plan: Plan) -> str:
     return "\n".join(_text(plan)) + "\n"
 
 
-def _text(plan: Plan) -> Iterator[str]:
-    for change in plan.writes:
+def change_lines(changes: Sequence[Change]) -> Iterator[str]:
+    """Each change with its fields, what becomes of its revision, and its nodes."""
+    for change in changes:
         yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
         for field in change.fields:
             shown = redact.field(change.key, field)
             yield f"      {show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
         for line in _rollout_lines(change):
             yield f"      {line}"
+
+
+def _text(plan: Plan) -> Iterator[str]:
+    yield from change_lines(plan.writes)
     for refusal in plan.refusals:
         yield f"  ! {refusal.message}"
     if plan.writes or plan.refusals:

@@ -117,6 +117,12 @@ def is_ancestor(bare: Bare, ancestor: CommitId, descendant: CommitId) -> bool:
     return bare.run("merge-base", "--is-ancestor", ancestor, descendant, may_fail=True).status == 0
 
 
+def merge_base(bare: Bare, one: CommitId, other: CommitId) -> CommitId | None:
+    """The commit at which two lines of history part; None where they have none in common, or it was not fetched."""
+    found = bare.run("merge-base", one, other, may_fail=True)
+    return CommitId(found.text.strip()) if found.status == 0 else None
+
+
 def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
     """How the branch went from the commit that was applied to its tip. A last commit that is gone means: rewritten."""
     if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):

@@ -69,6 +69,10 @@ class Repository:
         """Whether one fetched commit is in the history of another, or is that one."""
         return await self._run(reading.is_ancestor, ancestor, descendant)
 
+    async def merge_base(self, one: CommitId, other: CommitId) -> CommitId | None:
+        """The commit at which two fetched lines of history part; None where they have none in common."""
+        return await self._run(reading.merge_base, one, other)
+
     async def movement(self, last: CommitId, tip: CommitId) -> Movement:
         """How the branch went from the commit applied last to its (fetched) tip."""
         return await self._run(reading.movement, last, tip)

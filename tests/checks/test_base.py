@@ -1,0 +1,88 @@
+"""A change against its base, in a real Git repository: what changes where, and what a rule has against it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import checking, repositories
+from gitops_ds.app.checking import Checked, Wanted
+from gitops_ds.errors import RevisionUnknown
+from tests import gitservers
+from tests.plan.world import daemonset
+
+SETTINGS = "version: v1\n"
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def cluster(environment: str) -> str:
+    return f"environment: {environment}\nnamespace: logging\nagents: {{agent: {{}}}}\n"
+
+
+def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
+    """A commit on the branch `change`, which leaves main here; main goes on."""
+    upstream.git("checkout", "--quiet", "-b", "change")
+    upstream.commit(files)
+    upstream.git("checkout", "--quiet", "--force", "main")
+
+
+def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> Checked:
+    return asyncio.run(checking.check(repositories.named(str(upstream.path)), at, Wanted(**wanted)))
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> gitservers.Upstream:
+    made = gitservers.Upstream(tmp_path / "fleet")
+    made.commit({"agent.json": json.dumps(daemonset())})
+    return made
+
+
+def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream) -> None:
+    on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
+    upstream.commit({"other.json": json.dumps(daemonset("other"))})
+    found = check(upstream, "change", base="main")
+    assert found.changed is not None
+    (group,) = found.changed
+    assert [(change.operation, change.key.name) for change in group.changes] == [("update", "agent")]
+    assert "new revision 2" in checking.changes_text(found)
+    (told,) = checking.changes_json(found)["changes"]
+    assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
+
+
+def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) -> None:
+    on_a_branch(upstream, {"README.md": "words"})
+    found = check(upstream, "change", base="main")
+    assert found.changed == ()
+    assert "No object changes." in checking.changes_text(found)
+
+
+def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
+    body = daemonset()
+    body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = {"app": "else"}
+    on_a_branch(upstream, {"agent.json": json.dumps(body)})
+    found = check(upstream, "change", base="main")
+    assert [finding.rule for finding in found.findings if finding.refused] == ["DS103"]
+    assert not [finding for finding in check(upstream, "change").findings if finding.refused]
+
+
+def test_a_base_that_is_not_there_is_told(upstream: gitservers.Upstream) -> None:
+    with pytest.raises(RevisionUnknown, match="nowhere"):
+        check(upstream, "main", base="nowhere")
+
+
+def test_clusters_with_the_same_change_are_told_together(upstream: gitservers.Upstream) -> None:
+    clusters = {"clusters/a.yaml": cluster("x"), "clusters/b.yaml": cluster("x"), "environments/x.yaml": "{}"}
+    agent = "agents/agent/daemonset.yaml"
+    upstream.commit({"gitops-ds.yaml": SETTINGS, **clusters, agent: json.dumps(daemonset())})
+    on_a_branch(upstream, {agent: json.dumps(daemonset(image=image(2)))})
+    found = check(upstream, "change", base="main")
+    assert found.changed is not None
+    assert [group.clusters for group in found.changed] == [("a", "b")]
+    assert [group.clusters for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()] == [("b",)]
