@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, Final
 
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
 
-# A body whose shape its schema has passed -> the path of each bad value, a sentence, and how to mend it where that is known.
-Check = Callable[[Body], Iterable[tuple[Path, str] | tuple[Path, str, Fix]]]
+# The path of a bad value, a sentence, and how to mend it where that is known.
+Told = tuple[Path, str] | tuple[Path, str, Fix]
+# A body whose shape its schema has passed -> what is wrong.
+Check = Callable[[Body], Iterable[Told]]
 
 
 STRICT = "strict"
@@ -45,9 +48,9 @@ def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
     return severity
 
 
-def refused(id: str, summary: str, check: Check) -> Rule:
+def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
     """A rule for what the API server would refuse."""
-    return Rule(id, Severity.ERROR, True, summary, check)
+    return Rule(id, Severity.ERROR, True, summary, check, on)
 
 
 def advice(id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity) -> Rule:
@@ -69,6 +72,23 @@ def section(value: Any) -> Mapping[str, Any]:
 def items(value: Any) -> list[Any]:
     """A list that may be left out or null, its null entries too."""
     return [one for one in value if one is not None] if isinstance(value, list) else []
+
+
+SPEC: Final[Path] = ("spec",)
+POD: Final[Path] = ("spec", "template", "spec")
+
+
+def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Told]]) -> Check:
+    """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's (at POD)."""
+
+    @wraps(check)
+    def of_body(body: Body) -> Iterable[Told]:
+        if body.get("kind") != "DaemonSet":
+            return ()
+        spec = section(body.get("spec"))
+        return check(body, spec, section(section(spec.get("template")).get("spec")))
+
+    return of_body
 
 
 _TEMPLATES = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job")

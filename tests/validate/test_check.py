@@ -16,6 +16,8 @@ from gitops_ds.validate import rules
 from tests import goldens
 
 CASES = Path(__file__).parent / "cases"
+# Left out of the cases, whose manifests are short, so that much could be said of them; test_rule_pages.py has what advice says.
+ADVICE = {rule.id for rule in rules.RULES if not rule.refused}
 
 
 def checked(data: bytes, versions: tuple[str, ...] = (), file: str = "input.yaml") -> list[Finding]:
@@ -38,12 +40,13 @@ def test_findings(case: Path) -> None:
     data = (case / "input.yaml").read_bytes()
     first = data.decode().splitlines()[0]
     versions = tuple(first.removeprefix("# kubernetes: ").split(", ")) if first.startswith("# kubernetes") else ()
-    goldens.check(case / "findings.txt", "".join(line(one) for one in checked(data, versions)))
+    found = [one for one in checked(data, versions) if one.refused or one.rule not in ADVICE]
+    goldens.check(case / "findings.txt", "".join(line(one) for one in found))
 
 
-def test_every_rule_that_is_on_has_a_case() -> None:
+def test_every_rule_of_the_api_server_has_a_case() -> None:
     told = "".join(path.read_text() for path in CASES.glob("*/findings.txt"))
-    assert [rule.id for rule in rules.RULES if rule.on and f" {rule.id} " not in told] == []
+    assert [rule.id for rule in rules.RULES if rule.refused and f" {rule.id} refused" not in told] == []
 
 
 def test_rows_of_one_rule_are_of_different_weight() -> None:

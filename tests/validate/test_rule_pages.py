@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from gitops_ds.kinds import documents
+from gitops_ds.model import objects
+from gitops_ds.model.finding import Fix
+from gitops_ds.model.objects import show_path
 from gitops_ds.validate import catalogue, manifests, pages, rules
+from tests import goldens
+
+# What advice says of the wrong examples of its page.
+ADVICE = Path(__file__).parent / "advice"
 
 # A DaemonSet that no rule has anything against; a part on a page is merged into it, lists of the page in place of its own.
 GOOD = """
@@ -71,6 +78,15 @@ def found(rule: str, example: str) -> list[Any]:
     return shape or [hit for row in rules.RULES if row.id == rule for hit in row.check(body)]
 
 
+def said(example: int, path: objects.Path, message: str, fix: Fix | None = None) -> str:
+    """A hit, and how it would be mended: `safe fix` or `proposal`."""
+    lines = [f"{example} {show_path(path)}: {message}"]
+    if fix:
+        lines.append(f"  {'safe fix' if fix.safe else 'proposal'}: {fix.words}")
+        lines += [f"    {show_path(one.path)} {f'is called {one.key}' if one.key else one.value}" for one in fix.mends]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_of() -> None:
     body = parsed(GOOD)
     assert not list(manifests.check(body, ("1.37",)))
@@ -85,8 +101,13 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
     assert page.sources
     assert page.wrong
     assert len(page.right) >= 2
-    for example in page.wrong:
-        assert found(rule, example), f"not found in:\n{example}"
+    told = []
+    for number, example in enumerate(page.wrong, 1):
+        hits = found(rule, example)
+        assert hits, f"not found in:\n{example}"
+        told += [said(number, *hit) for hit in hits if isinstance(hit, tuple)]
+    if any(row.id == rule and not row.refused for row in rules.RULES):
+        goldens.check(ADVICE / f"{rule}.txt", "".join(told))
     for example in page.right:
         assert not found(rule, example), f"found in:\n{example}"
 
