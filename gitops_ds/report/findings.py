@@ -1,80 +1,280 @@
-"""Findings for people and for programs: text with the source line and a caret, and the JSON of the contract. Pure."""
+"""What a check found, made ready for every way to tell it: in order, with fingerprints, harmless to print, without secrets. Pure.
+
+Findings quote what stands in a repository, and a pull request may come from anybody. So every text is made harmless here, once,
+before a format sees it: control characters are written out, secrets hidden, and nothing is longer than a page.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final
 
-from gitops_ds.kinds import served
-from gitops_ds.model import names
-from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.objects import show_path
+import orjson
 
-_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.objects import Key, Member, Path, show_path
+from gitops_ds.report import secrets
+
+HOME: Final = "https://github.com/gitops-ds/gitops-ds"
+# Where a finding is shown that has no file, in formats that can't do without one.
+NOWHERE: Final = "gitops-ds.yaml"
+LOUDNESS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+_LONGEST_MESSAGE = 2_000
+_LONGEST_NAME = 500
 
 
-def at_or_above(findings: Sequence[Finding], severity: Severity) -> bool:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An object that was looked at, on which cluster, and the file it comes from."""
+
+    cluster: str
+    key: Key
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleText:
+    """What a rule is called, how loud it is by itself, and its page (Markdown)."""
+
+    id: str
+    summary: str
+    severity: Severity
+    refused: bool
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a report says of itself and of the world around it.
+
+    `key` tells the reports of one pull request apart, `scope` the runs of code scanning: the clusters. `permalink` is the URL to
+    which a file of the commit is appended, `full` says where the whole report is. `at` is the commit's time in ISO 8601. What is
+    empty is not said.
+    """
+
+    version: str = ""
+    key: str = "check"
+    scope: str = "all"
+    head: str = ""
+    base: str = ""
+    live: str = ""
+    permalink: str = ""
+    full: str = ""
+    at: str = ""
+    fail_on: Severity = Severity.ERROR
+    rules: Mapping[str, RuleText] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change does, alike on some clusters: each object that changes, in words; how many nodes gain, lose, restart a pod."""
+
+    clusters: tuple[str, ...]
+    objects: tuple[str, ...]
+    gained: int = 0
+    lost: int = 0
+    restarted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Findings by severity, file, line and rule, harmless to print, each with the fingerprint in the same place.
+
+    `root` is the directory of the repository that file names are relative to, empty at the top. `suppressed` are findings that
+    somebody answered for, with the reason. `changed` is None where no base was looked at; `document` are further keys for JSON.
+    """
+
+    findings: tuple[Finding, ...]
+    fingerprints: tuple[str, ...]
+    files: Mapping[str, bytes]
+    checked: tuple[Checked, ...] = ()
+    hidden: secrets.Secrets = field(default_factory=secrets.Secrets)
+    root: str = ""
+    suppressed: tuple[tuple[Finding, str], ...] = ()
+    changed: tuple[Changed, ...] | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    def file(self, finding: Finding) -> str:
+        """The finding's file, from the top of the repository, as forges want it."""
+        name = finding.place.file if finding.place else NOWHERE
+        return f"{self.root}/{name}" if self.root else name
+
+    def count(self) -> Counter[Severity]:
+        """How many there are of each severity."""
+        return Counter(finding.severity for finding in self.findings)
+
+
+def report(
+    found: Iterable[Finding],
+    files: Mapping[str, bytes],
+    checked: Iterable[Checked] = (),
+    *,
+    hidden: secrets.Secrets | None = None,
+    root: str = "",
+    suppressed: Iterable[tuple[Finding, str]] = (),
+) -> Report:
+    """The same report for the same findings, in whatever order they come."""
+    hidden = hidden or secrets.Secrets()
+    raw = [next(same) for _, same in groupby(sorted(found, key=_order), key=_order)]
+    answered = sorted(suppressed, key=lambda one: _order(one[0]))
+    return Report(
+        tuple(_harmless(finding, hidden) for finding in raw),
+        tuple(fingerprints(raw)),
+        files,
+        tuple(sorted(map(_harmless_object, checked), key=lambda one: (one.cluster, one.key, one.file))),
+        hidden,
+        harmless(root),
+        tuple((_harmless(finding, hidden), harmless(hidden.within(reason))) for finding, reason in answered),
+    )
+
+
+def with_changes(report: Report, changed: Iterable[Changed], document: Mapping[str, Any]) -> Report:
+    """The report with what the change does."""
+    told = (
+        replace(
+            one,
+            clusters=tuple(map(harmless, one.clusters)),
+            objects=tuple(harmless_block(report.hidden.within(text)) for text in one.objects),
+        )
+        for one in changed
+    )
+    return replace(report, changed=tuple(told), document=document)
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    place = finding.place or Place("")
+    where = (LOUDNESS[finding.severity], place.file, place.line, finding.rule, place.column)
+    return (*where, finding.cluster, str(finding.object or ""), show_path(finding.path), finding.message, not finding.refused)
+
+
+def at_or_above(findings: Iterable[Finding], severity: Severity) -> bool:
     """Whether any finding is as loud as that."""
-    return any(_ORDER[finding.severity] <= _ORDER[severity] for finding in findings)
-
-
-def as_text(findings: Sequence[Finding], files: Mapping[str, bytes], objects: int) -> Iterator[tuple[str, str | None]]:
-    """Lines with their colour (None: plain), as compilers print them, and a summary."""
-    for finding in findings:
-        place = f"{finding.place}: " if finding.place else ""
-        yield f"{place}{finding.severity} {finding.rule}: {finding.message}", _COLOURS[finding.severity]
-        yield from ((line, None) for line in _excerpt(finding, files))
-    count = Counter(finding.severity for finding in findings)
-    told = ", ".join(f"{count[s]} {s}{'s' if count[s] != 1 and s is not Severity.INFO else ''}" for s in Severity)
-    yield f"{len(files)} files, {objects} objects: {told}", None
-
-
-def _excerpt(finding: Finding, files: Mapping[str, bytes]) -> Iterator[str]:
-    place = finding.place
-    if place is None or not place.line or place.file not in files:
-        return
-    lines = files[place.file].decode("utf-8", "replace").splitlines()
-    if place.line > len(lines) or len(lines[place.line - 1]) > 200:
-        return
-    line = lines[place.line - 1]
-    end = finding.end
-    wide = end.column - place.column if end and end.line == place.line else 1
-    yield f"  {place.line:>5} | {line}"
-    yield f"  {'':>5} | {' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
-
-
-def as_json(findings: Sequence[Finding], files: int, objects: int) -> dict[str, Any]:
-    """The report by schemas/check-report.schema.json."""
-    count = Counter(finding.severity for finding in findings)
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "CheckReport",
-        "summary": {**{s.value: count[s] for s in Severity}, "files": files, "objects": objects},
-        "findings": list(map(_as_json, findings)),
-    }
-
-
-def _as_json(finding: Finding) -> dict[str, Any]:
-    place, end, key = finding.place, finding.end, finding.object
-    told: dict[str, Any] = {"rule": finding.rule, "severity": finding.severity.value, "message": finding.message}
-    if place:
-        told["file"] = place.file
-        if place.line:
-            last = end or place
-            told |= {"line": place.line, "column": place.column, "endLine": last.line, "endColumn": last.column}
-    if key:
-        served_as = served.RESOURCES.get((key.group, key.kind))
-        version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
-        told["object"] = {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}
-    told |= {"environment": finding.cluster, "path": show_path(finding.path), "fingerprint": fingerprint(finding)}
-    return told
+    return any(LOUDNESS[finding.severity] <= LOUDNESS[severity] for finding in findings)
 
 
 def fingerprint(finding: Finding) -> str:
-    """Names the finding across commits: rule, object and path, never the line."""
+    """Names the finding across commits: rule, cluster, object and path, never the line.
+
+    Without a path the message takes its place, but for the lines that it names.
+    """
     what = str(finding.object) if finding.object else (finding.place.file if finding.place else "")
-    text = "\0".join((finding.rule, finding.cluster, what, show_path(finding.path), "" if finding.path else finding.message))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    subject = "" if finding.path else _LINES.sub(r"\1", secrets.shapes_hidden(" ".join(finding.message.split())))
+    return _digest("\0".join((finding.rule, finding.cluster, what, show_path(finding.path), subject)))
+
+
+def fingerprints(findings: Sequence[Finding]) -> list[str]:
+    """The fingerprints of findings in their order; equal ones are told apart by how often they came before."""
+    seen: Counter[str] = Counter()
+    found = []
+    for one in map(fingerprint, findings):
+        found.append(_digest(f"{one}\0{seen[one]}") if seen[one] else one)
+        seen[one] += 1
+    return found
+
+
+# "line 12", "12:5" and "column 5" move with every edit above them.
+_LINES = re.compile(r"\b(lines? |columns? |[\w./-]+\.ya?ml:)[\d:]+")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+# Controls (an escape sequence would rewrite the terminal), line separators, what turns the direction of text or can't be seen
+# (https://trojansource.codes), and what neither UTF-8 nor XML can hold: https://www.w3.org/TR/xml/#charsets
+_HARMFUL = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
+# GitHub's and Azure's runners, and TeamCity, look for `##[…]` and `##vso[…]` anywhere in what a step prints.
+_OLD_COMMAND = re.compile(r"##(?=\w*\[)")
+# And GitHub's newer ones at the start of a line, whatever spaces are before it.
+_COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
+
+
+def harmless(text: str, longest: int = _LONGEST_NAME) -> str:
+    """One line that holds nothing that a terminal, a runner or a parser would act upon; cut with `…` where it is too long."""
+    return _visible(text.replace("\n", "\\n"), longest)
+
+
+def _visible(text: str, longest: int) -> str:
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    return _OLD_COMMAND.sub("# #", _HARMFUL.sub(_written_out, text))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def harmless_words(text: str) -> str:
+    """A message: as `harmless`, but its own ends of lines stay."""
+    lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\t", " ").split("\n"))
+    return _visible("\n".join(line for line in lines if line), _LONGEST_MESSAGE)
+
+
+def harmless_block(text: str) -> str:
+    """A part of a file or a diff, line by line: none of them is a command to a runner."""
+    return _COMMAND.sub("\\1:\u200b:", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4))
+
+
+def _harmless(finding: Finding, hidden: secrets.Secrets) -> Finding:
+    fix = finding.fix and replace(finding.fix, words=harmless_words(hidden.within(finding.fix.words)))
+    return replace(
+        finding,
+        message=harmless_words(hidden.in_message(finding)),
+        place=_harmless_place(finding.place),
+        end=_harmless_place(finding.end),
+        object=finding.object and _harmless_key(finding.object),
+        path=_harmless_path(finding.path),
+        cluster=harmless(finding.cluster),
+        fix=fix,
+    )
+
+
+def _harmless_place(place: Place | None) -> Place | None:
+    return place and replace(place, file=harmless(place.file, 4_096), line=max(place.line, 0), column=max(place.column, 0))
+
+
+def _harmless_key(key: Key) -> Key:
+    return Key(*map(harmless, (key.group, key.kind, key.namespace, key.name)))
+
+
+def _harmless_path(path: Path) -> Path:
+    return tuple(
+        step if isinstance(step, int) else Member(harmless(step)) if isinstance(step, Member) else harmless(step) for step in path
+    )
+
+
+def _harmless_object(checked: Checked) -> Checked:
+    return Checked(harmless(checked.cluster), _harmless_key(checked.key), harmless(checked.file, 4_096))
+
+
+def dumps(document: Any) -> str:
+    """A JSON document as text."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def told(count: Mapping[Severity, int]) -> str:
+    """`2 errors, 1 warning, 0 info`."""
+    return ", ".join(f"{count[s]} {s}{'s' if count[s] != 1 and s is not Severity.INFO else ''}" for s in Severity)
+
+
+def with_object(finding: Finding) -> str:
+    """The message after the object that it is about, unless it names it itself."""
+    name = str(finding.object) if finding.object else ""
+    return f"{name}: {finding.message}" if name and not finding.message.startswith(name) else finding.message
+
+
+def span(finding: Finding) -> tuple[int, int, int, int]:
+    """First line and column, last line and the column after its last character: from 1, and never backwards."""
+    first = (max(finding.place.line, 1), max(finding.place.column, 1)) if finding.place else (1, 1)
+    last = (max(finding.end.line, 1), max(finding.end.column, 1)) if finding.end else first
+    return (*first, *(last if last > first else (first[0], first[1] + 1)))

@@ -1,0 +1,172 @@
+"""Where a check is told: `-o FORMAT[=FILE]`, the summary of a step, and what the CI around it says of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import options
+
+if TYPE_CHECKING:
+    from gitops_ds.app import checking
+    from gitops_ds.app.checking import Checked
+    from gitops_ds.model.change import NodeImpact
+    from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.report.findings import About, Changed, Report, RuleText
+
+FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
+
+
+def parsed(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; without any, what suits the place."""
+    wanted = []
+    for one in given:
+        format, equals, file = one.partition("=")
+        if format not in FORMATS:
+            raise click.BadParameter(f"there is no format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        if equals and not file:
+            raise click.BadParameter(f"{one!r} names no file")
+        wanted.append((format, file))
+    return tuple(wanted) or (("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),)
+
+
+def write(report: Report, about: About, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
+    """Tells the report in every way that is wanted. Raises UsageError where a file can't be written."""
+    from gitops_ds.report import findings, formats, text
+
+    for format, file in wanted:
+        if file:
+            _into(file, formats.written(formats.Format(format), report, about))
+        elif format == "text":
+            for line, colour in text.lines(report):
+                click.echo(click.style(line, fg=colour) if colour else line)
+        else:
+            click.echo(formats.written(formats.Format(format), report, about).encode(), nl=False)
+    if all(file for _, file in wanted):
+        names = ", ".join(file for _, file in wanted)
+        options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
+    _summarize(report, about)
+
+
+def _into(file: str, text: str) -> None:
+    try:
+        with click.open_file(file, "wb") as target:
+            target.write(text.encode())
+    except OSError as error:
+        raise click.UsageError(f"-o …={file}: {error.strerror}") from None
+
+
+def _summarize(report: Report, about: About) -> None:
+    """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too many, and all of it is lost."""
+    from gitops_ds.report import markdown
+
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    try:
+        with Path(name).open("ab") as file:
+            page = markdown.as_page(report, about, most=max(markdown.SUMMARY - file.tell(), 0)).encode()
+            if file.tell() + len(page) <= markdown.SUMMARY:
+                file.write(page)
+    except OSError as error:
+        options.say(f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: no summary is written")
+
+
+def report(checked: Checked, root: str) -> Report:
+    """The report of a check; names of files are relative to `root` in the repository.
+
+    Secrets are looked for in the objects that something is said about, and in those of the same files.
+    """
+    from gitops_ds.app import checking
+    from gitops_ds.report import findings, secrets
+
+    several = len(checked.prepared) > 1
+    objects = [
+        (one.bundle.cluster.name if several else "", held) for one in checked.prepared for held in one.bundle.manifests.values()
+    ]
+    keys = {finding.object for finding in checked.findings}
+    files = {finding.place.file for finding in checked.findings if finding.place}
+    found = findings.report(
+        checked.findings,
+        {path.as_posix(): data for path, data in checked.snapshot.files.items()},
+        (findings.Checked(cluster, held.key, held.origin.base.file) for cluster, held in objects),
+        hidden=secrets.found_in(held.body for _, held in objects if held.key in keys or held.origin.base.file in files),
+        root=root,
+    )
+    if checked.changed is None:
+        return found
+    return findings.with_changes(found, map(_changed, checked.changed), checking.changes_json(checked))
+
+
+def _changed(group: checking.Changed) -> Changed:
+    from gitops_ds.plan import show
+    from gitops_ds.report.findings import Changed
+
+    def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
+        return len({name for change in group.changes for name in names(change.nodes)})
+
+    return Changed(
+        group.clusters,
+        tuple("\n".join(show.change_lines((change,))) for change in group.changes),
+        nodes(lambda impact: impact.gained),
+        nodes(lambda impact: impact.lost),
+        nodes(lambda impact: impact.restarted),
+    )
+
+
+def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
+    """What is known of the run: versions, commit, and where the CI shows files and logs."""
+    from gitops_ds import __version__
+    from gitops_ds.model.finding import Severity
+    from gitops_ds.report.findings import About
+
+    commit = snapshot.commit
+    sha = commit.id if commit else os.environ.get("GITHUB_SHA") or os.environ.get("CI_COMMIT_SHA") or ""
+    permalink, full = _links(os.environ, sha)
+    return About(
+        version=__version__,
+        key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
+        scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
+        head=sha[:12],
+        base=given["base"] or "",
+        permalink=permalink,
+        full=full,
+        at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
+        fail_on=Severity(given["fail_on"]),
+        rules=_rules(with_pages=any(format == "sarif" for format, _ in given["output"])),
+    )
+
+
+def _links(environ: Mapping[str, str], sha: str) -> tuple[str, str]:
+    """Where a commit's files and this run can be looked at, by what GitHub, Gitea, Forgejo and GitLab tell their jobs."""
+    if environ.get("GITHUB_REPOSITORY"):
+        home = f"{environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{environ['GITHUB_REPOSITORY']}"
+        files = "src/commit" if environ.get("GITEA_ACTIONS") or environ.get("FORGEJO_ACTIONS") else "blob"
+        run = environ.get("GITHUB_RUN_ID")
+        return (f"{home}/{files}/{sha}" if sha else ""), (f"{home}/actions/runs/{run}" if run else "")
+    if project := environ.get("CI_PROJECT_URL"):
+        return (f"{project}/-/blob/{sha}" if sha else ""), environ.get("CI_JOB_URL", "")
+    return "", ""
+
+
+def _rules(*, with_pages: bool) -> dict[str, RuleText]:
+    from gitops_ds.report.findings import RuleText
+    from gitops_ds.validate import rules
+
+    return {
+        rule.id: RuleText(rule.id, rule.summary, rule.severity, rule.refused, _page(rule.id) if with_pages else "")
+        for rule in rules.RULES
+        if rule.on
+    }
+
+
+def _page(rule: str) -> str:
+    from gitops_ds.validate import pages
+
+    page = pages.of(rule)
+    return page.text if page else ""

@@ -1,0 +1,80 @@
+"""Findings as workflow commands, which GitHub Actions shows beside the lines of a pull request. Pure.
+
+https://docs.github.com/actions/reference/workflow-commands-for-github-actions; how the runner unescapes them:
+https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.report import text
+from gitops_ds.report.findings import LOUDNESS, About, Report, span, told, with_object
+
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+PER_LEVEL: Final = 10  # of each level and step; GitHub drops what comes after
+
+
+def as_commands(report: Report, about: About) -> str:
+    """One line for each of the ten most important findings of a level; where that is not all, a notice and the whole list.
+
+    The list stands between `stop-commands` and a token that is made from it, so that no line of it can contain the token: the
+    same report has the same token, and nobody can write a file that holds its own hash.
+    """
+    shown = _most_important(report)
+    lines = [_command(finding, report, about) for finding in shown]
+    if len(shown) < len(report.findings):
+        note = (
+            f"{len(shown)} of {len(report.findings)} findings are shown here ({told(report.count())}); the log of the step has all"
+        )
+        note += f": {about.full}" if about.full else ""
+        lines.append(f"::notice title=gitops-ds::{_message(note)}\n::group::gitops-ds: {len(report.findings)} findings\n")
+        lines.append(stopped(text.as_text(report)))
+        lines.append("::endgroup::\n")
+    return "".join(lines)
+
+
+def stopped(lines: str) -> str:
+    """The lines so that the runner takes none of them for a command."""
+    token = hashlib.sha256(b"stop\0" + lines.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"::stop-commands::{token}\n{lines}::{token}::\n"
+
+
+def _most_important(report: Report) -> list[Finding]:
+    """At most ten of a level, the refused first, in the report's order; one notice is kept for what is left out."""
+    ranked = sorted(enumerate(report.findings), key=lambda one: (LOUDNESS[one[1].severity], not one[1].refused, one[0]))
+    by_level = {s: [one for one in ranked if one[1].severity is s] for s in Severity}
+    complete = all(len(level) <= PER_LEVEL for level in by_level.values())
+    room = {s: PER_LEVEL - (s is Severity.INFO and not complete) for s in Severity}
+    return [finding for _, finding in sorted(one for s in Severity for one in by_level[s][: room[s]])]
+
+
+def _command(finding: Finding, report: Report, about: About) -> str:
+    rule = about.rules.get(finding.rule)
+    properties: dict[str, str | int] = {}
+    if finding.place:
+        properties["file"] = report.file(finding)
+        if finding.place.line:
+            line, column, end_line, end_column = span(finding)
+            properties |= {"line": line, "endLine": end_line}
+            if line == end_line:  # columns count only within one line
+                properties |= {"col": column, "endColumn": end_column}
+    properties["title"] = f"{finding.rule} {rule.summary}" if rule else finding.rule
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{_LEVELS[finding.severity]} {told}::{_message(_words(finding))}\n"
+
+
+def _words(finding: Finding) -> str:
+    where = f" (on {finding.cluster})" if finding.cluster else ""
+    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
+    return f"{with_object(finding)}{where}{fix}"
+
+
+def _message(words: str) -> str:
+    return words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: str | int) -> str:
+    return _message(str(value)).replace(":", "%3A").replace(",", "%2C")

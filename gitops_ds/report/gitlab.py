@@ -1,0 +1,45 @@
+"""Findings as GitLab's code quality report. Pure.
+
+https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.report.findings import Report, dumps, span, with_object
+
+_SEVERITIES: Final = {Severity.INFO: "info", Severity.WARNING: "minor", Severity.ERROR: "major"}
+# A selector that can't be changed, two agents on one port, an agent that is deleted: what the whole fleet would feel.
+_BLOCKERS: Final = frozenset({"DS103", "DS601", "DS702"})
+
+
+def as_json(report: Report) -> str:
+    """The report; an empty list when all is well. Fingerprints are unique, for of two equal ones only one is shown."""
+    return dumps(
+        [
+            {
+                "description": _description(finding),
+                "check_name": f"gitops-ds/{finding.rule}",
+                "fingerprint": fingerprint,
+                "severity": severity(finding),
+                "location": {"path": report.file(finding), "lines": {"begin": span(finding)[0]}},
+            }
+            for finding, fingerprint in zip(report.findings, report.fingerprints, strict=True)
+        ]
+    )
+
+
+def severity(finding: Finding) -> str:
+    """On GitLab's scale."""
+    if finding.rule in _BLOCKERS:
+        return "blocker"
+    if finding.rule.startswith("DS5") and finding.severity is Severity.ERROR:
+        return "critical"
+    return _SEVERITIES[finding.severity]
+
+
+def _description(finding: Finding) -> str:
+    where = f" (on {finding.cluster})" if finding.cluster else ""
+    return f"{finding.rule}: {with_object(finding)}{where}"

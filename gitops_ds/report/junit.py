@@ -1,0 +1,157 @@
+"""Findings as JUnit XML: every object that was checked is a test case, so that a CI can tell what is mended. Pure.
+
+What GitLab reads of it: https://docs.gitlab.com/ci/testing/unit_test_reports/; the usual schema is Jenkins' junit-10.xsd.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from xml.etree import ElementTree as Xml
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import Key
+from gitops_ds.report.findings import LOUDNESS, About, Report
+
+LARGEST: Final = 29_000_000  # bytes; GitLab takes 30 MB a file
+# A template that can't be rendered and a rule that failed are no failures of an object: nothing was checked.
+_NOT_CHECKED: Final = frozenset({"DS801", "DS805", "DS904"})
+# In a unit test report time says how long a test took; a check is not timed, so that equal input gives an equal report.
+_NO_TIME: Final = "0.000"
+
+_Case = tuple[str, Key | None, str]  # cluster, object, file
+
+
+@dataclass
+class _Told:
+    failures: list[Finding] = field(default_factory=list)
+    errors: list[Finding] = field(default_factory=list)
+    words: list[Finding] = field(default_factory=list)
+    reasons: list[tuple[Finding, str]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        """What must not be left out comes first."""
+        return 0 if self.errors or self.failures else 1 if self.words or self.reasons else 2
+
+
+def as_xml(report: Report, about: About, largest: int = LARGEST) -> str:
+    """The report: a suite for each cluster, in it a case for each object, and for each file that a finding is about as such.
+
+    Where it would be too large, cases that passed are left out first, then those with words only; the suite says how many.
+    """
+    cases = _cases(report, about)
+    suites: dict[str, dict[_Case, str]] = {}
+    names: Counter[tuple[str, str]] = Counter()
+    for case in sorted(cases, key=_order):
+        suites.setdefault(case[0], {})[case] = _case(case, cases[case], names)
+    kept = _kept(suites, cases, largest)
+    shown = {cluster: [case for case in held if case in kept] for cluster, held in suites.items()} or {"": []}
+    texts = [
+        _suite(cluster, {case: cases[case] for case in held}, [suites[cluster][case] for case in held], about, left_out)
+        for cluster, held in shown.items()
+        for left_out in [len(suites.get(cluster, ())) - len(held)]
+    ]
+    counts = _counts(cases[case] for held in shown.values() for case in held)
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            _opening("testsuites", {"name": "gitops-ds", **counts}),
+            *texts,
+            "</testsuites>\n",
+        ]
+    )
+
+
+def _cases(report: Report, about: About) -> Mapping[_Case, _Told]:
+    homes = {(one.cluster, one.key): one.file for one in report.checked}
+    cases: defaultdict[_Case, _Told] = defaultdict(_Told)
+    for one in report.checked:
+        cases[(one.cluster, one.key, one.file)] = _Told()
+
+    def case(finding: Finding) -> _Told:
+        file = finding.place.file if finding.place else ""
+        home = homes.get((finding.cluster, finding.object), file) if finding.object else file
+        return cases[(finding.cluster, finding.object, home)]
+
+    for finding in report.findings:
+        told = case(finding)
+        if finding.rule in _NOT_CHECKED and LOUDNESS[finding.severity] == 0:
+            told.errors.append(finding)
+        elif LOUDNESS[finding.severity] <= LOUDNESS[about.fail_on]:
+            told.failures.append(finding)
+        else:
+            told.words.append(finding)
+    for finding, reason in report.suppressed:
+        case(finding).reasons.append((finding, reason))
+    return cases
+
+
+def _order(case: _Case) -> tuple[str, ...]:
+    cluster, key, file = case
+    return (cluster, key.kind, key.namespace, key.name, file, key.group) if key else (cluster, "", "", "", file, "")
+
+
+def _kept(suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Told], largest: int) -> set[_Case]:
+    """The cases that fit, the ones that matter most first."""
+    left = largest - 1_000 - 1_000 * len(suites)
+    kept: set[_Case] = set()
+    every = [(case, text) for held in suites.values() for case, text in held.items()]
+    for case, text in sorted(every, key=lambda one: cases[one[0]].rank):
+        left -= len(text.encode()) + 1
+        if left < 0:
+            break
+        kept.add(case)
+    return kept
+
+
+def _case(case: _Case, told: _Told, names: Counter[tuple[str, str]]) -> str:
+    """One test case. Class and name are unique, for a second one would be dropped."""
+    cluster, key, file = case
+    suite = cluster or "all"
+    what = (f"{key.namespace}/{key.name}" if key.namespace else key.name) if key else ""
+    classname = f"{suite}.{key.kind}" if key else f"{suite}.File"
+    name = f"{what} [{file}]" if what else f"[{file}]" if file else "[repository]"
+    names[classname, name] += 1
+    if (again := names[classname, name]) > 1:
+        name += f" #{again}"
+    element = Xml.Element("testcase", {"classname": classname, "name": name, "file": file, "time": _NO_TIME})
+    if told.reasons and not told.errors and not told.failures:
+        Xml.SubElement(element, "skipped").text = "\n".join(f"{one.rule}: {reason}" for one, reason in told.reasons)
+    for tag, findings in (("error", told.errors), ("failure", told.failures)):
+        for finding in findings:
+            message = finding.message.partition("\n")[0]
+            Xml.SubElement(element, tag, {"message": message, "type": finding.rule}).text = _words(finding)
+    if told.words:
+        Xml.SubElement(element, "system-out").text = "\n".join(map(_words, told.words))
+    return Xml.tostring(element, encoding="unicode")
+
+
+def _words(finding: Finding) -> str:
+    """All of it: GitLab shows the content of an element, and no attribute."""
+    place = f"{finding.place}: " if finding.place else ""
+    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
+    return f"{place}{finding.severity} {finding.rule}: {finding.message}{fix}"
+
+
+def _suite(cluster: str, cases: Mapping[_Case, _Told], texts: Sequence[str], about: About, left_out: int) -> str:
+    facts = {"name": cluster or "all", **_counts(cases.values())}
+    if about.at:
+        facts["timestamp"] = about.at
+    note = f"<system-out>{left_out} more cases are left out, those that say least first</system-out>"
+    return "\n".join((_opening("testsuite", facts), *texts, *([note] if left_out else []), "</testsuite>"))
+
+
+def _counts(cases: Iterable[_Told]) -> dict[str, str]:
+    """A case is one of them, however many findings it has: else `failures` could be more than `tests`."""
+    count = Counter(
+        "errors" if one.errors else "failures" if one.failures else "skipped" if one.reasons else "passed" for one in cases
+    )
+    numbers = {name: str(count[name]) for name in ("failures", "errors", "skipped")}
+    return {"tests": str(count.total()), **numbers, "time": _NO_TIME}
+
+
+def _opening(tag: str, facts: Mapping[str, str]) -> str:
+    return Xml.tostring(Xml.Element(tag, dict(facts)), encoding="unicode").removesuffix(" />") + ">"

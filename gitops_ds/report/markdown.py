@@ -1,0 +1,203 @@
+"""Findings as Markdown for people: a comment under a pull request, or the summary of a step. Pure.
+
+Nothing that stands in a repository may become a mention, a reference, a link, an image or HTML of a comment that a bot writes:
+`prose` breaks such words by a character of no width, and escapes the rest; `code` and `fence` hold what is quoted.
+https://github.github.com/gfm/, https://docs.gitlab.com/user/markdown/
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.report.findings import About, Changed, Report, harmless_block, told
+
+# Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a character.
+COMMENT: Final = 60_000
+# A step's summary above 1 MiB is refused as a whole.
+SUMMARY: Final = 1_000_000
+
+_FOOTER: Final = 2_000  # kept for the words at the end
+_LONGEST_TITLE: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading, and blocks of Markdown below it of which the last are left out where there is no room.
+
+    A block is cut as a whole or not at all, so it closes what it opens. `head` belongs to the first block (a table's heading).
+    """
+
+    title: str
+    blocks: tuple[str, ...]
+    head: str = ""
+    folded: bool = False
+
+
+def as_page(report: Report, about: About, *, fleet: Sequence[Section] = (), most: int = COMMENT) -> str:
+    """The report in at most that many bytes. What matters least is cut: first diffs, then warnings, the fleet, errors.
+
+    `fleet` says what a change does to nodes and rollouts.
+    """
+    by_severity = _blocks(report, about)
+    sections = (
+        _verdicts(report),
+        Section("Errors", by_severity[Severity.ERROR]),
+        *fleet,
+        Section("Warnings", by_severity[Severity.WARNING]),
+        Section("Info", by_severity[Severity.INFO], folded=True),
+        *map(_diff, report.changed or ()),
+    )
+    begin = f"{marker(about.key)}\n{_verdict(report)}"
+    body, left_out = _fitting(sections, most - len(begin.encode()) - _FOOTER)
+    page = begin + body + _end(report, about, left_out)
+    return page if len(page.encode()) <= most else begin
+
+
+def marker(key: str) -> str:
+    """The hidden first line, by which the comment is found again."""
+    return f"<!-- gitops-ds:report key={re.sub(r'[^A-Za-z0-9._/]+', '-', key)[:100].strip('-') or 'check'} v=1 -->"
+
+
+def _verdict(report: Report) -> str:
+    found = told(report.count()) if report.findings else "no findings"
+    nothing = " The change changes no object." if report.changed == () else ""
+    return f"**gitops-ds check: {found}** in {len(report.files)} files, {len(report.checked)} objects.{nothing}\n"
+
+
+def _verdicts(report: Report) -> Section:
+    """A row for each cluster; none for a repository without clusters, unless something changes there."""
+    objects = Counter(one.cluster for one in report.checked)
+    count = Counter((finding.cluster, finding.severity) for finding in report.findings)
+    changed = {name: group for group in report.changed or () for name in (group.clusters if len(objects) > 1 else ("",))}
+    clusters = sorted({*objects, *changed, *(cluster for cluster, _ in count)})
+    columns = ("cluster", "objects", *(_CHANGE if changed else ()), "errors", "warnings", "info")
+    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
+    rows = []
+    for name in clusters if any(clusters) or changed else ():
+        told = (_change(changed.get(name)) if changed else ()) + tuple(count[name, severity] for severity in Severity)
+        rows.append(f"| {prose(name) or 'all'} | {objects[name]} | {' | '.join(map(str, told))} |\n")
+    return Section("", tuple(rows), head)
+
+
+_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted")
+
+
+def _change(group: Changed | None) -> tuple[int, ...]:
+    return (len(group.objects), group.gained, group.lost, group.restarted) if group else (0, 0, 0, 0)
+
+
+def _diff(group: Changed) -> Section:
+    named = list(filter(None, group.clusters))
+    where = f" in {named[0]}" if len(named) == 1 else f", the same in {len(named)} clusters: {', '.join(named)}" if named else ""
+    return Section(f"Changes{where}"[:_LONGEST_TITLE], tuple(fence(text, "diff") for text in group.objects), folded=True)
+
+
+def _blocks(report: Report, about: About) -> Mapping[Severity, tuple[str, ...]]:
+    """An item for each finding; one that several clusters share is told once."""
+    same: dict[Any, tuple[Finding, list[str]]] = {}
+    for one in report.findings:
+        what = (one.rule, one.severity, one.message, one.place, one.object, one.path)
+        same.setdefault(what, (one, []))[1].append(one.cluster)
+    items: dict[Severity, list[str]] = {severity: [] for severity in Severity}
+    for finding, clusters in same.values():
+        items[finding.severity].append(_item(finding, [name for name in clusters if name], report, about))
+    return {severity: tuple(held) for severity, held in items.items()}
+
+
+def _item(finding: Finding, clusters: Sequence[str], report: Report, about: About) -> str:
+    parts = [_place(finding, report, about), f"**{prose(finding.rule)}**", code(str(finding.object)) if finding.object else ""]
+    fix = f" Fix: {prose(finding.fix.words)}" if finding.fix else ""
+    shown = ", ".join(map(code, clusters[:5])) + (f" and {len(clusters) - 5} more" if len(clusters) > 5 else "")
+    return f"- {' '.join(filter(None, parts))}: {prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"
+
+
+def _place(finding: Finding, report: Report, about: About) -> str:
+    if finding.place is None:
+        return ""
+    line = f":{finding.place.line}" if finding.place.line else ""
+    name = code(report.file(finding) + line)
+    return f"[{name}]({about.permalink}/{quote(report.file(finding))}{line.replace(':', '#L')})" if about.permalink else name
+
+
+def _fitting(sections: Iterable[Section], room: int) -> tuple[str, int]:
+    """The sections that fit, in their order, and how many blocks do not; after the first that doesn't, none is taken."""
+    parts: list[str] = []
+    left_out = 0
+    for section in sections:
+        begin, end = _frame(section)
+        taken: list[str] = []
+        for block in section.blocks:
+            cost = len(block.encode()) + (0 if taken else len((begin + end).encode()))
+            if left_out or cost > room:
+                left_out += 1
+                continue
+            room -= cost
+            taken.append(block)
+        if taken:
+            parts += [begin, *taken, end]
+    return "".join(parts), left_out
+
+
+def _frame(section: Section) -> tuple[str, str]:
+    title = prose(section.title)
+    if section.folded:
+        return f"\n<details><summary>{title}</summary>\n\n{section.head}", "\n</details>\n"
+    return (f"\n### {title}\n\n" if title else "\n") + section.head, ""
+
+
+def _end(report: Report, about: About, left_out: int) -> str:
+    lines = []
+    if left_out:
+        full = f": {about.full}" if about.full else ""
+        lines.append(
+            f"Too long for one page: {left_out} more entries, of {len(report.findings)} findings in all, full report{full}."
+        )
+    facts = [
+        f"Checked {code(about.head)}" if about.head else "",
+        f"against {code(about.base)}" if about.base else "",
+        f"live data of {prose(about.live)}" if about.live else "",
+        f"gitops-ds {prose(about.version)}" if about.version else "",
+    ]
+    lines.append(f"<sub>{'; '.join(filter(None, facts))}</sub>" if any(facts) else "")
+    return "".join(f"\n{line}\n" for line in lines if line)
+
+
+# What a forge makes a link or a notice of where a word follows: @user, #1, !1, $snippet, %milestone, ~label, &epic, ^alert,
+# :emoji:, GH-1, a URL. A code span or a character between the two prevents it; an escape or an entity doesn't.
+_SIGN = re.compile(r"[@#!$%&~^:](?=\S)|\bGH-(?=\d)|\bwww(?=\.)|(?<=:)/(?=/)", re.IGNORECASE)
+_BREAK: Final = "\u200b"
+_MEANING = re.compile(r"[\\`*_{}\[\]()|~$]")
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def prose(text: str) -> str:
+    """The text as words of a sentence or a table's cell: it reads as it is and means nothing."""
+    broken = _SIGN.sub(lambda found: found.group() + _BREAK, " ".join(text.split()))
+    return re.sub("[&<>]", lambda found: _ENTITIES[found.group()], _MEANING.sub(r"\\\g<0>", broken))
+
+
+def code(text: str) -> str:
+    """A code span, in which nothing means anything; its fence is longer than any in it."""
+    text = " ".join(text.split())
+    if not text:
+        return ""
+    ticks = "`" * (_longest_run(text) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def fence(text: str, language: str = "") -> str:
+    """A block of code, its fence longer than any in it."""
+    text = harmless_block(text)
+    ticks = "`" * max(_longest_run(text) + 1, 3)
+    return f"{ticks}{language}\n{text if text.endswith(chr(10)) else text + chr(10)}{ticks}\n"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,0 +1,138 @@
+"""Findings as SARIF 2.1.0, which code scanning and editors read. Pure.
+
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; what GitHub makes of it, and its limits:
+https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.report.findings import HOME, LOUDNESS, About, Report, RuleText, dumps, span
+
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PROBLEMS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+_DANGER: Final = {Severity.ERROR: "8.0", Severity.WARNING: "5.5", Severity.INFO: "2.0"}
+MOST_RESULTS: Final = 5_000  # 25,000 are taken and 5,000 kept; what matters least is better cut here, where it is said
+LARGEST: Final = 10_000_000  # bytes, when compressed
+_LONGEST: Final = 1_024
+_LONGEST_NAME: Final = 255
+
+# By the hundreds of a rule's number.
+_FAMILIES: Final = {
+    "0": ("the file, its schema and the API", "schema"),
+    "1": ("selectors and identity", "selector"),
+    "2": ("rollouts", "rollout"),
+    "3": ("scheduling and coverage", "scheduling"),
+    "4": ("containers", "container"),
+    "5": ("host access and security", "security"),
+    "6": ("the whole fleet", "fleet"),
+    "7": ("what a change does", "change"),
+    "8": ("templates and environments", "template"),
+    "9": ("the check itself", "check"),
+}
+
+
+def as_json(report: Report, about: About) -> str:
+    """The log, with `results` also where there is none, so that an upload of a clean run closes what was open."""
+    used = {finding.rule for finding in report.findings}
+    rules = [about.rules.get(id) or _unknown(id, report) for id in sorted({*about.rules, *used})]
+    index = {rule.id: position for position, rule in enumerate(rules)}
+    driver = {
+        "name": "gitops-ds",
+        "semanticVersion": about.version or "0.0.0",
+        "informationUri": HOME,
+        "rules": list(map(_rule, rules)),
+    }
+    results = [
+        _result(finding, fingerprint, report, index)
+        for finding, fingerprint in zip(report.findings[:MOST_RESULTS], report.fingerprints, strict=False)
+    ]
+    text = _log(driver, about, results, len(report.findings))
+    while len(text) > LARGEST and len(gzip.compress(text.encode(), 1)) > LARGEST:
+        results = results[: len(results) // 2]
+        text = _log(driver, about, results, len(report.findings))
+    return text
+
+
+def _log(driver: Mapping[str, Any], about: About, results: Sequence[Any], found: int) -> str:
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"gitops-ds/{quote(about.scope)}/"},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(len(results), found)],
+        "results": results,
+    }
+    return dumps({"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]})
+
+
+def _invocation(shown: int, found: int) -> dict[str, Any]:
+    if shown == found:
+        return {"executionSuccessful": True}
+    message = f"{shown} of {found} findings are in this file, the most severe; gitops-ds check prints all"
+    return {"executionSuccessful": True, "toolExecutionNotifications": [{"level": "warning", "message": {"text": message}}]}
+
+
+def _unknown(id: str, report: Report) -> RuleText:
+    """A rule without a row in the table is described by what was found."""
+    found = [finding for finding in report.findings if finding.rule == id]
+    loudest = min((finding.severity for finding in found), key=LOUDNESS.__getitem__)
+    return RuleText(id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in found))
+
+
+def _family(id: str) -> tuple[str, str]:
+    return _FAMILIES.get(id.removeprefix("DS")[:1], _FAMILIES["9"])
+
+
+def _rule(rule: RuleText) -> dict[str, Any]:
+    page = rule.page or f"# {rule.id}\n\nA rule about {_family(rule.id)[0]}.\n"
+    properties: dict[str, Any] = {
+        "tags": ["kubernetes", _family(rule.id)[1]],
+        "precision": "very-high" if rule.refused else "high",
+    }
+    if rule.id.startswith("DS5"):
+        properties["security-severity"] = _DANGER[rule.severity]
+    else:
+        properties["problem.severity"] = _PROBLEMS[rule.severity]
+    return {
+        "id": rule.id,
+        "name": rule.summary[:_LONGEST_NAME],
+        "shortDescription": {"text": rule.summary[:_LONGEST]},
+        "fullDescription": {"text": _why(page)[:_LONGEST] or rule.summary[:_LONGEST]},
+        "help": {"text": page, "markdown": page},
+        "helpUri": f"{HOME}/blob/main/" + (f"gitops_ds/validate/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": properties,
+    }
+
+
+def _why(page: str) -> str:
+    """What stands between a page's title and its first section, as one paragraph."""
+    body = page.partition("\n")[2].partition("\n## ")[0]
+    return " ".join(body.split())
+
+
+def _result(finding: Finding, fingerprint: str, report: Report, index: Mapping[str, int]) -> dict[str, Any]:
+    line, column, end_line, end_column = span(finding)
+    location: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(report.file(finding))},
+            "region": {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column},
+        }
+    }
+    if finding.object:
+        location["logicalLocations"] = [{"fullyQualifiedName": str(finding.object), "kind": "resource"}]
+    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
+    where = f"\nOn {finding.cluster}." if finding.cluster else ""
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index[finding.rule],
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{finding.message}{fix}{where}" or finding.rule},
+        "locations": [location],
+        "partialFingerprints": {"primaryLocationLineHash": fingerprint},
+    }

@@ -1,0 +1,146 @@
+"""What a report must not repeat: values that a name, a place or their own look gives away as secret. Pure.
+
+A finding may quote a value, and the excerpt below it shows a line. `found_in` reads the rendered objects, where an environment
+variable's name stands beside its value; what YAML can't be read is judged by its lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import Body, Key, Path, key_of
+
+HIDDEN: Final = "<redacted>"
+
+# As plan/redact.py has it; here a value is hidden wherever it comes again, so names that only speak of a secret are left out.
+_TELLING = re.compile(r"pass(word|wd|phrase)?$|secret|token|api[_-]?key|private[_-]?key|credential", re.IGNORECASE)
+_SPEAKS_OF = re.compile(r"(file|path|dir|directory|name|names|ref|url|uri|mount|enabled|ttl|expiration\w*|secrets)$", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\(.*\)|\$\{.*\}")
+_SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
+_ORDINARY = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
+
+_SHAPES = re.compile(
+    "|".join(
+        (
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+            r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+            r"\bgh[pousr]_[A-Za-z0-9]{36,}",
+            r"\bgithub_pat_\w{22,}",
+            r"\bglpat-[\w-]{20,}",
+            r"\bxox[abprs]-[\w-]{10,}",
+            r"\bAIza[\w-]{35}",
+            r"\b[sr]k_live_\w{16,}",
+            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+            r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
+            r"\bENC\[[^\]\s]{8,}\]",
+            r"(?<=://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
+        )
+    ),
+    re.DOTALL,
+)
+_LINE = re.compile(r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w.-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$""")
+_NO_SECRET = re.compile(r"""["']?(true|false|null|~|\d{1,2})["']?\s*[,}]?""", re.IGNORECASE)
+_HOLDS_SECRET = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?Secret\b""", re.MULTILINE)
+_QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
+
+
+def telling(name: str) -> bool:
+    """Whether a value of that name is a secret."""
+    return bool(_TELLING.search(name)) and not _SPEAKS_OF.search(name)
+
+
+def shapes_hidden(text: str) -> str:
+    """The text without what looks like a key, a token or a password in a URL."""
+    return _SHAPES.sub(HIDDEN, text)
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Values that are hidden wherever they come, and places whose value is never told, however short it is."""
+
+    values: frozenset[str] = frozenset()
+    places: frozenset[tuple[Key, Path]] = frozenset()
+
+    @cached_property
+    def _known(self) -> re.Pattern[str] | None:
+        words = sorted(map(re.escape, self.values), key=lambda one: (-len(one), one))
+        return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None
+
+    def within(self, text: str) -> str:
+        """The text with every known secret, and all that looks like one, hidden."""
+        return shapes_hidden(self._known.sub(HIDDEN, text) if self._known else text)
+
+    def at(self, finding: Finding) -> bool:
+        """Whether the finding is about a secret value."""
+        return finding.object is not None and (_in_secret(finding) or (finding.object, finding.path) in self.places)
+
+    def in_message(self, finding: Finding) -> str:
+        """What the finding says, without the value that it is about where that is a secret."""
+        return self.within(_QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message)
+
+    def in_line(self, finding: Finding, line: str, file: bytes) -> str | None:
+        """The line of the file that the finding is about; None where it had better not be shown."""
+        if self.at(finding) or _HOLDS_SECRET.search(file):
+            return None
+        return self.within(_LINE.sub(_without_value, line))
+
+
+def _in_secret(finding: Finding) -> bool:
+    return finding.object is not None and finding.object.kind == "Secret" and finding.path[:1] in (("data",), ("stringData",))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    if not telling(found["name"]) or _NO_SECRET.fullmatch(found["value"]):
+        return found.group()
+    return f"{found['key']}{HIDDEN}"
+
+
+def found_in(bodies: Iterable[Body]) -> Secrets:
+    """The secrets of rendered objects: a Secret's data, variables and keys of a ConfigMap with a telling name."""
+    values: set[str] = set()
+    places: set[tuple[Key, Path]] = set()
+    for body in bodies:
+        key = key_of(body)
+        for path, value in (*_data(body), *_variables(body, ())):
+            places.add((key, path))
+            values.update(line.strip() for line in str(value).splitlines())
+            if key.kind == "Secret" and path[0] == "data":
+                values.update(line.strip() for line in _decoded(str(value)).splitlines())
+    usable = (one for one in values if len(one) >= _SHORTEST and one.lower() not in _ORDINARY and not _REFERENCE.fullmatch(one))
+    return Secrets(frozenset(usable), frozenset(places))
+
+
+def _data(body: Body) -> Iterator[tuple[Path, Any]]:
+    kind = body.get("kind")
+    for part in ("data", "stringData") if kind in ("Secret", "ConfigMap") else ():
+        held = body.get(part)
+        for name, value in held.items() if isinstance(held, Mapping) else ():
+            if value is not None and (kind == "Secret" or telling(str(name))):
+                yield (part, str(name)), value
+
+
+def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of custom kinds."""
+    if isinstance(value, Mapping):
+        name, held = value.get("name"), value.get("value")
+        if isinstance(name, str) and telling(name) and isinstance(held, str | int | float) and not isinstance(held, bool):
+            yield (*path, "value"), held
+        for key, below in value.items():
+            yield from _variables(below, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _variables(below, (*path, index))
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""

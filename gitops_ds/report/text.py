@@ -1,0 +1,68 @@
+"""Findings as compilers print them: the place first, the source line with a caret below. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.report.findings import Changed, Report, harmless, told
+
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_WIDEST = 200
+
+
+def lines(report: Report) -> Iterator[tuple[str, str | None]]:
+    """Lines with their colour (None: plain), and a summary."""
+    for finding in report.findings:
+        place = f"{_place(finding)}: " if finding.place else ""
+        first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
+        yield first, _COLOURS[finding.severity]
+        yield from ((f"  {'':>5} | {line}", None) for line in more)
+        yield from ((line, None) for line in _excerpt(finding, report))
+    yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
+    if report.changed is not None:
+        yield from ((line, None) for line in _changes(report.changed))
+
+
+def _changes(changed: Iterable[Changed]) -> Iterator[str]:
+    yield ""
+    nothing = True
+    for group in changed:
+        nothing = False
+        where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
+        yield f"Changes{where}:"
+        yield from (line for told in group.objects for line in told.splitlines())
+        yield ""
+    if nothing:
+        yield "No object changes."
+
+
+def as_text(report: Report) -> str:
+    """The same without colours."""
+    return "".join(f"{line}\n" for line, _ in lines(report))
+
+
+def _place(finding: Finding) -> str:
+    """A file whose name begins as a workflow command does must not become one: runners look at the start of a line."""
+    place = str(finding.place)
+    return f"./{place}" if place.lstrip().startswith("::") else place
+
+
+def _excerpt(finding: Finding, report: Report) -> Iterator[str]:
+    place = finding.place
+    if place is None or not place.line or place.file not in report.files:
+        return
+    file = report.files[place.file]
+    source = file.decode("utf-8", "replace").splitlines()
+    if place.line > len(source) or len(source[place.line - 1]) > _WIDEST:
+        return
+    plain = source[place.line - 1].replace("\t", " ")
+    hidden = report.hidden.in_line(finding, plain, file)
+    if hidden is None:
+        return
+    line = harmless(hidden, _WIDEST * 10)
+    yield f"  {place.line:>5} | {line}"
+    end = finding.end
+    wide = end.column - place.column if end and end.line == place.line else 1
+    if line == plain:  # where a part is hidden or written out the columns are others
+        yield f"  {'':>5} | {' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
