@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitops_ds.app import inventory, repositories
+from gitops_ds.core import rehearsal
+from gitops_ds.core.rehearsal import Rehearsal
+from gitops_ds.kinds import defaults
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Key
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -33,6 +37,7 @@ class Changed:
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
+    rehearsals: Mapping[Key, Rehearsal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,34 @@ async def check(repository: repositories.Named, at: str | None, wanted: Wanted) 
         return Checked(head, tuple(found.values()), _together(list(found.values())))
     base = await repositories.base_snapshot(repository, wanted.base, at)
     there = rendering.clusters(base)
-    compared, changed = [], {}
+    compared, changed, played = [], {}, _Rehearsals(live)
     for name, after in found.items():
         if there and name and name not in there:  # the change brings this cluster
             before = replace(after, bundle=replace(after.bundle, manifests={}))
         else:
             before = prepare.prepare(base, cluster=name if there else "", namespace=wanted.namespace)
         compared.append(prepare.compared(before, after, head))
-        changed[name] = against.changes(before.bundle, after.bundle, live)
-    return Checked(head, tuple(compared), _together(compared), _alike(changed))
+        writes = [one for one in against.changes(before.bundle, after.bundle, live) if one.operation is not Operation.KEEP]
+        rehearsals = {one.key: played.of(before, one) for one in writes if one.rollout and one.rollout.rolls and live.nodes}
+        changed[name] = Changed((name,), tuple(writes), rehearsals)
+    return Checked(head, tuple(compared), _together(compared), _alike(changed.values()))
+
+
+class _Rehearsals:
+    """Plays each rollout on the known nodes, equal ones once."""
+
+    def __init__(self, live: Live) -> None:
+        self._nodes = live.nodes or ()
+        self._played: dict[tuple[str, str], Rehearsal] = {}
+
+    def of(self, before: Prepared, change: Change) -> Rehearsal:
+        old, new = before.bundle.manifests[change.key], change.manifest
+        assert new is not None, "a rollout has an object"
+        sides = (old.digest, new.digest)
+        if sides not in self._played:
+            bodies = defaults.defaulted(old.body), defaults.defaulted(new.body)
+            self._played[sides] = rehearsal.rehearse(*bodies, self._nodes)
+        return self._played[sides]
 
 
 def changes_text(checked: Checked) -> str:
@@ -73,7 +97,12 @@ def changes_text(checked: Checked) -> str:
     lines = [""]
     for group in checked.changed:
         where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
-        lines += [f"Changes{where}:", *show.change_lines(group.changes), ""]
+        lines.append(f"Changes{where}:")
+        for change in group.changes:
+            lines += show.change_lines([change])
+            if change.key in group.rehearsals:
+                lines.append(f"      {_in_words(group.rehearsals[change.key])}")
+        lines.append("")
     return "\n".join(lines if checked.changed else ["", "No object changes.", ""])
 
 
@@ -81,8 +110,37 @@ def changes_json(checked: Checked) -> dict[str, Any]:
     """What changes, as a part of the report; nothing where no base was asked for."""
     if checked.changed is None:
         return {}
-    told = [{"clusters": list(group.clusters), "changes": list(map(show.change_json, group.changes))} for group in checked.changed]
+    told = [
+        {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]} for group in checked.changed
+    ]
     return {"changes": told}
+
+
+def _as_json(change: Change, group: Changed) -> dict[str, Any]:
+    told = show.change_json(change)
+    if (played := group.rehearsals.get(change.key)) is not None:
+        told["rehearsal"] = {
+            "seconds": round(played.seconds),
+            "steps": played.steps,
+            "atOnce": played.at_once,
+            "waiting": list(played.waiting),
+        }
+    return told
+
+
+def _in_words(played: Rehearsal) -> str:
+    pace = rehearsal.USUAL
+    assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
+    if played.waiting:
+        more = f" and {len(played.waiting) - 1} more" if len(played.waiting) > 1 else ""
+        return f"does not end: {played.waiting[0]}{more} would wait for a new pod for ever"
+    steps = f"{played.steps} step{'s' if played.steps != 1 else ''}"
+    without = f"at most {played.at_once} node{'s' if played.at_once != 1 else ''} at once without it"
+    return f"takes about {_duration(played.seconds)} in {steps}, {without}, {assumed}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _together(prepared: Sequence[Prepared]) -> tuple[Finding, ...]:
@@ -92,11 +150,12 @@ def _together(prepared: Sequence[Prepared]) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(every))
 
 
-def _alike(changed: Mapping[str, tuple[Change, ...]]) -> tuple[Changed, ...]:
+def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
     """Clusters with the same change are told together; those without any are left out."""
-    groups: dict[str, tuple[list[str], tuple[Change, ...]]] = {}
-    for name, changes in changed.items():
-        writes = tuple(change for change in changes if change.operation is not Operation.KEEP)
-        if writes:
-            groups.setdefault("\n".join(show.change_lines(writes)), ([], writes))[0].append(name)
-    return tuple(Changed(tuple(names), writes) for names, writes in groups.values())
+    groups: dict[str, Changed] = {}
+    for one in changed:
+        if one.changes:
+            text = "\n".join(show.change_lines(one.changes))
+            known = groups.get(text)
+            groups[text] = replace(known, clusters=known.clusters + one.clusters) if known else one
+    return tuple(groups.values())

@@ -86,3 +86,31 @@ def test_clusters_with_the_same_change_are_told_together(upstream: gitservers.Up
     assert found.changed is not None
     assert [group.clusters for group in found.changed] == [("a", "b")]
     assert [group.clusters for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()] == [("b",)]
+
+
+def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
+    ready_condition = [{"type": "Ready", "status": "True"}]
+    items = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": {"conditions": conditions}}
+        for index, conditions in enumerate([ready_condition] * ready + [[]] * broken)
+    ]
+    file = directory / "nodes.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("ready", "broken", "words"),
+    [
+        (3, 0, "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to start and 5 s to stop"),
+        (3, 1, "does not end: node-0 and 3 more would wait for a new pod for ever"),
+    ],
+)
+def test_a_rollout_is_played_on_the_nodes_that_are_known(
+    tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
+) -> None:
+    on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
+    found = check(upstream, "change", base="main", inventory=nodes_file(tmp_path, ready, broken))
+    assert words in checking.changes_text(found)
+    told = checking.changes_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken
