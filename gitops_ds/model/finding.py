@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -35,7 +35,7 @@ class Mend:
     """One step of a fix, in the object: a value to put at a path, None to take it away; or another `key` for what is there."""
 
     path: Path
-    value: Any = None
+    value: Any = field(default=None, hash=False)
     key: str = ""
 
 

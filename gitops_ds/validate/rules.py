@@ -11,7 +11,7 @@ from typing import Final
 
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate import bindings, naming, pod_rules, workloads
+from gitops_ds.validate import bindings, container_rules, images, naming, pod_rules, workloads
 from gitops_ds.validate.rule import Rule, advice, class_of, refused
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
@@ -27,11 +27,27 @@ RULES: Final[tuple[Rule, ...]] = (
     refused("DS202", "maxSurge comes with maxUnavailable 0", workloads.one_budget),
     refused("DS204", "rollout numbers are counts or per cent", workloads.rollout_numbers),
     refused("DS304", "tolerations can be meant", pod_rules.tolerations),
+    advice("DS401", Severity.WARNING, "containers ask for CPU and memory", container_rules.requests),
+    advice("DS402", Severity.WARNING, "containers have a memory limit", container_rules.memory_limits),
     refused("DS403", "requests keep within limits", pod_rules.requests_within_limits),
+    advice("DS404", Severity.INFO, "no CPU limit for what others wait for", container_rules.no_cpu_limit, on=False),
+    advice("DS405", Severity.WARNING, "agents tell when they are ready", container_rules.readiness),
+    advice("DS406", Severity.INFO, "what hangs is started again", container_rules.liveness, on=False),
+    advice("DS407", Severity.WARNING, "liveness waits longer than readiness", container_rules.probes_differ, on=False),
+    advice("DS408", Severity.ERROR, "probes ask ports that have the name", container_rules.named_ports),
+    advice("DS408", Severity.INFO, "probes ask ports that are declared", container_rules.numbered_ports),
+    refused("DS409", "liveness asks for one success", container_rules.one_success, on=False),
+    advice("DS409", Severity.WARNING, "probes end within their period", container_rules.timeouts_within_periods, on=False),
+    advice("DS410", Severity.ERROR, "images name their version", images.one_version),
+    advice("DS411", Severity.INFO, "images name their digest", images.by_digest, on=False),
+    advice("DS412", Severity.INFO, "images that can't change are pulled once", images.pulled_once, on=False),
+    advice("DS413", Severity.WARNING, "images name their registry", images.named_registry, on=False),
     refused("DS414", "containers have names of their own", pod_rules.one_name),
     refused("DS415", "mounts have a volume, volumes have one source", pod_rules.volumes),
+    advice("DS415", Severity.INFO, "volumes are mounted", container_rules.used_volumes),
     refused("DS418", "pods that are kept running restart always", workloads.always_restarts),
     refused("DS419", "no deadline for pods that are kept running", workloads.no_deadline),
+    advice("DS420", Severity.WARNING, "volumes in memory have a bound", container_rules.bounded_memory_volumes, on=False),
     refused("DS515", "hostPort is the container's port on the host's network", pod_rules.host_ports),
 )
 

@@ -45,6 +45,7 @@ spec:
           ports: [{name: metrics, containerPort: 9100}]
           resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 128Mi}}
           readinessProbe: {httpGet: {path: /ready, port: metrics}}
+          livenessProbe: {exec: {command: [/bin/alive]}}
           securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 """
 
