@@ -35,14 +35,13 @@ Lists = Mapping[Resource, Listing]
 
 
 def main() -> None:
+    lists: Lists = {}
     for nodes in (NODES // 5, NODES // 2, NODES):
         lists = virtual_time.run(half_way(nodes))
         seconds = decision(lists)
         print(f"a decision on {nodes} nodes, half way: {1e3 * seconds:.1f} ms, {1e6 * seconds / nodes:.1f} us a node", flush=True)
     print(f"{COPIES} DaemonSets on {NODES} nodes in the cache: {held(lists):.0f} MiB", flush=True)
-    began = time.perf_counter()
     virtual_time.run(rollout(NODES))
-    figures.show(f"create and update on {NODES} simulated nodes", time.perf_counter() - began, None)
 
 
 def decision(lists: Lists) -> float:
@@ -96,8 +95,10 @@ async def half_way(nodes: int) -> Lists:
 
 async def rollout(nodes: int) -> None:
     async with controlled(nodes) as cluster:
-        await change(cluster, "1", nodes)
-        await change(cluster, "2", nodes)
+        for image, what in (("1", "create"), ("2", "update")):
+            began = time.perf_counter()
+            await change(cluster, image, nodes)
+            figures.show(f"{what} on {nodes} simulated nodes", time.perf_counter() - began, None)
 
 
 @asynccontextmanager
