@@ -11,7 +11,7 @@ from typing import Final
 
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate import bindings, container_rules, images, naming, pod_rules, workloads
+from gitops_ds.validate import bindings, container_rules, images, naming, pod_rules, rollout_rules, workloads
 from gitops_ds.validate.rule import Rule, advice, class_of, refused
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
@@ -25,7 +25,15 @@ RULES: Final[tuple[Rule, ...]] = (
     refused("DS102", "the selector is not empty", workloads.selector_is_said),
     refused("DS201", "maxUnavailable and maxSurge are not both 0", workloads.rollout_moves),
     refused("DS202", "maxSurge comes with maxUnavailable 0", workloads.one_budget),
+    advice("DS203", Severity.ERROR, "a surge has the ports it needs", rollout_rules.surge_has_room),
     refused("DS204", "rollout numbers are counts or per cent", workloads.rollout_numbers),
+    advice("DS205", Severity.ERROR, "only a part of the nodes is updated at once", rollout_rules.few_at_a_time),
+    advice("DS207", Severity.WARNING, "a change reaches the nodes by itself", rollout_rules.rolls_by_itself),
+    advice("DS208", Severity.WARNING, "a pod is ready for some seconds before it counts", rollout_rules.waits_after_ready),
+    advice("DS209", Severity.ERROR, "something stops a bad rollout", rollout_rules.something_stops_it),
+    advice("DS210", Severity.WARNING, "pods have time to end, but not minutes", rollout_rules.time_to_end),
+    advice("DS211", Severity.WARNING, "there is a revision to go back to", rollout_rules.way_back),
+    advice("DS212", Severity.WARNING, "a rollout can end in its time", rollout_rules.ends_in_time, on=False),
     refused("DS304", "tolerations can be meant", pod_rules.tolerations),
     advice("DS401", Severity.WARNING, "containers ask for CPU and memory", container_rules.requests),
     advice("DS402", Severity.WARNING, "containers have a memory limit", container_rules.memory_limits),
