@@ -222,7 +222,7 @@ def harmless_words(text: str) -> str:
 
 def harmless_block(text: str) -> str:
     """A part of a file or a diff, line by line: none of them is a command to a runner."""
-    return _COMMAND.sub("\\1:\u200b:", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4))
+    return _COMMAND.sub(r"\1: :", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4))
 
 
 def _harmless(finding: Finding, hidden: secrets.Secrets) -> Finding:
@@ -258,8 +258,8 @@ def _harmless_object(checked: Checked) -> Checked:
 
 
 def dumps(document: Any) -> str:
-    """A JSON document as text."""
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    """A JSON document as text; `##[…]` in it, a command to some runners, is written so that only a JSON reader sees it."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode().replace("##", "#\\u0023") + "\n"
 
 
 def told(count: Mapping[Severity, int]) -> str:

@@ -37,7 +37,7 @@ _FAMILIES: Final = {
 }
 
 
-def as_json(report: Report, about: About) -> str:
+def as_json(report: Report, about: About, largest: int = LARGEST) -> str:
     """The log, with `results` also where there is none, so that an upload of a clean run closes what was open."""
     used = {finding.rule for finding in report.findings}
     rules = [about.rules.get(id) or _unknown(id, report) for id in sorted({*about.rules, *used})]
@@ -53,7 +53,7 @@ def as_json(report: Report, about: About) -> str:
         for finding, fingerprint in zip(report.findings[:MOST_RESULTS], report.fingerprints, strict=False)
     ]
     text = _log(driver, about, results, len(report.findings))
-    while len(text) > LARGEST and len(gzip.compress(text.encode(), 1)) > LARGEST:
+    while len(text) > largest and len(gzip.compress(text.encode(), 1)) > largest:
         results = results[: len(results) // 2]
         text = _log(driver, about, results, len(report.findings))
     return text
