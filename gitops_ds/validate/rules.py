@@ -11,10 +11,23 @@ from typing import Final
 
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate import bindings, container_rules, images, naming, pod_rules, rollout_rules, workloads
+from gitops_ds.validate import (
+    bindings,
+    container_rules,
+    host_rules,
+    images,
+    literals,
+    naming,
+    pod_rules,
+    rollout_rules,
+    security_rules,
+    workloads,
+)
 from gitops_ds.validate.rule import Rule, advice, class_of, refused
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
+
+_INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 RULES: Final[tuple[Rule, ...]] = (
     refused("DS005", "service accounts among subjects have a namespace", bindings.accounts_have_a_namespace),
@@ -56,6 +69,43 @@ RULES: Final[tuple[Rule, ...]] = (
     refused("DS418", "pods that are kept running restart always", workloads.always_restarts),
     refused("DS419", "no deadline for pods that are kept running", workloads.no_deadline),
     advice("DS420", Severity.WARNING, "volumes in memory have a bound", container_rules.bounded_memory_volumes, on=False),
+    # Agents of these classes can't do their work without the node; privileges are an error for the others.
+    advice(
+        "DS501",
+        Severity.ERROR,
+        "no container is privileged",
+        security_rules.privileged,
+        cni=_WARNING,
+        csi=_WARNING,
+        security=_WARNING,
+        gpu=_WARNING,
+    ),
+    advice("DS502", Severity.WARNING, "pods have a network of their own", host_rules.host_network, cni=_INFO, dns=_INFO),
+    advice("DS503", Severity.WARNING, "pods know the cluster's names", host_rules.cluster_names, cni=_INFO, dns=_INFO),
+    advice("DS504", Severity.WARNING, "pods see their own processes", host_rules.host_processes),
+    advice("DS504", Severity.ERROR, "pods see their own shared memory", host_rules.host_ipc),
+    advice(
+        "DS505",
+        Severity.ERROR,
+        "no sensitive paths of the host",
+        host_rules.sensitive_paths,
+        cni=_WARNING,
+        csi=_WARNING,
+        monitoring=_WARNING,
+        logging=_WARNING,
+        security=_WARNING,
+        gpu=_WARNING,
+    ),
+    advice("DS506", Severity.WARNING, "paths of the host are only read", host_rules.writable_paths),
+    advice("DS507", Severity.INFO, "paths of the host have a type", host_rules.typed_paths),
+    advice("DS508", Severity.WARNING, "nobody gets more rights than the container", security_rules.no_escalation, on=False),
+    advice("DS509", Severity.INFO, "it is said who a container runs as", security_rules.no_root, on=False),
+    advice("DS510", Severity.INFO, "containers can't change themselves", security_rules.read_only_root, on=False),
+    advice("DS511", Severity.WARNING, "no capabilities close to root", security_rules.few_capabilities, on=False),
+    advice("DS511", Severity.INFO, "capabilities are dropped", security_rules.dropped_capabilities, on=False),
+    advice("DS512", Severity.INFO, "system calls are filtered", security_rules.seccomp, on=False),
+    advice("DS513", Severity.INFO, "no token that nobody needs", security_rules.no_token, on=False),
+    advice("DS514", Severity.ERROR, "no secrets written out", literals.no_secrets),
     refused("DS515", "hostPort is the container's port on the host's network", pod_rules.host_ports),
 )
 
