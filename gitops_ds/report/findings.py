@@ -144,7 +144,16 @@ def with_changes(report: Report, changed: Iterable[Changed], document: Mapping[s
         )
         for one in changed
     )
-    return replace(report, changed=tuple(told), document=document)
+    hidden: dict[str, Any] = _within(document, report.hidden)
+    return replace(report, changed=tuple(told), document=hidden)
+
+
+def _within(document: Any, hidden: secrets.Secrets) -> Any:
+    if isinstance(document, Mapping):
+        return {key: _within(below, hidden) for key, below in document.items()}
+    if isinstance(document, list | tuple):
+        return [_within(below, hidden) for below in document]
+    return hidden.within(document) if isinstance(document, str) else document
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -1,0 +1,166 @@
+"""`check -o`: several formats in one run, and what a CI around it changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from gitops_ds import cli
+from gitops_ds.report import markdown
+from tests.plan.world import daemonset
+from tests.report import made
+
+# Nothing of a CI that these tests may run in themselves.
+OUTSIDE = (
+    *("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_REPOSITORY", "GITHUB_SERVER_URL", "GITHUB_SHA", "GITHUB_RUN_ID"),
+    *("GITHUB_WORKFLOW", "CI_PROJECT_URL", "CI_COMMIT_SHA", "CI_JOB_URL", "CI_JOB_NAME", "GITEA_ACTIONS", "FORGEJO_ACTIONS"),
+    "GITOPS_DS_OUTPUT",
+)
+
+
+def check(fleet: Path, *arguments: str | Path, **environ: str) -> Result:
+    """The command, with no environment of a CI but the given."""
+    alone: dict[str, str | None] = dict.fromkeys(OUTSIDE)
+    return CliRunner(env={**alone, **environ}).invoke(cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """A work tree whose directory `fleet` holds a manifest with an error: a selector of another name."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    body = daemonset()
+    body["spec"]["template"]["metadata"]["labels"] = {"app": "another"}
+    (tmp_path / "fleet").mkdir()
+    (tmp_path / "fleet/agent.json").write_text(json.dumps(body))
+    return tmp_path / "fleet"
+
+
+def test_several_formats_are_told_in_one_run(fleet: Path, tmp_path: Path) -> None:
+    formats = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
+    done = check(fleet, "-o", "text", *(part for format in formats for part in ("-o", f"{format}={tmp_path / format}")))
+    assert done.return_value == 1
+    told = {format: (tmp_path / format).read_text() for format in formats}
+    assert told["text"] == done.stdout
+    assert "DS101" in told["text"]
+    assert [one.properties["file"] for one in made.commands(told["github"]) if one.name == "error"] == ["fleet/agent.json"]
+    assert "gitops-ds/DS101" in {one["check_name"] for one in json.loads(told["gitlab"])}
+    (run,) = json.loads(told["sarif"])["runs"]
+    assert "DS101" in {one["ruleId"] for one in run["results"]}
+    assert next(one for one in run["tool"]["driver"]["rules"] if one["id"] == "DS101")["help"]["markdown"].startswith("# DS101")
+    assert [one.get("type") for one in Xml.fromstring(told["junit"]).iter("failure")] == ["DS101"]
+    assert told["markdown"].startswith("<!-- gitops-ds:report key=check v=1 -->\n**gitops-ds check: 1 error")
+    assert json.loads(told["json"])["summary"]["error"] == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "asked", "github"),
+    [
+        ({"GITHUB_ACTIONS": "true"}, [], True),
+        ({"GITHUB_ACTIONS": "true"}, ["-o", "text"], False),
+        ({"GITHUB_ACTIONS": "true", "GITOPS_DS_OUTPUT": "text"}, [], False),
+        ({"GITHUB_ACTIONS": "false"}, [], False),
+        ({}, [], False),
+        ({}, ["-o", "github"], True),
+    ],
+)
+def test_on_github_actions_annotations_come_unless_something_else_is_asked_for(
+    fleet: Path, environ: dict[str, str], asked: list[str], github: bool
+) -> None:
+    done = check(fleet, *asked, **environ)
+    assert done.return_value == 1
+    assert done.stdout.startswith("::error ") is github
+
+
+def test_the_summary_of_a_step_is_added_to_what_is_there(fleet: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    check(fleet, "-o", "text", GITHUB_STEP_SUMMARY=str(summary))
+    assert summary.read_text().startswith("before\n<!-- gitops-ds:report")
+    assert "DS101" in summary.read_text()
+
+
+def test_a_summary_without_room_is_left_alone(fleet: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("x" * (markdown.SUMMARY - 50))
+    check(fleet, GITHUB_STEP_SUMMARY=str(summary))
+    assert summary.stat().st_size == markdown.SUMMARY - 50
+
+
+def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(fleet: Path, tmp_path: Path) -> None:
+    done = check(fleet, GITHUB_STEP_SUMMARY=str(tmp_path / "none/summary.md"))
+    assert done.return_value == 1
+    assert "no summary is written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("yaml", "there is no format 'yaml': use text, github, gitlab, sarif, junit, markdown or json"),
+        ("json=", "'json=' names no file"),
+    ],
+)
+def test_a_format_that_is_not_there_is_wrong_usage(fleet: Path, asked: str, message: str) -> None:
+    done = check(fleet, "-o", asked)
+    assert isinstance(done.exception, click.UsageError)
+    assert done.exception.exit_code == 2
+    assert message in done.exception.format_message()
+
+
+def test_a_file_that_cannot_be_written_is_wrong_usage(fleet: Path, tmp_path: Path) -> None:
+    done = check(fleet, "-o", f"json={tmp_path / 'none' / 'x.json'}")
+    assert isinstance(done.exception, click.UsageError)
+    assert "No such file" in done.exception.format_message()
+
+
+def test_where_all_goes_into_files_a_word_says_so(fleet: Path, tmp_path: Path) -> None:
+    asked = ("-o", f"json={tmp_path / 'x.json'}")
+    done = check(fleet, *asked)
+    assert (done.stdout, done.stderr.count("1 error")) == ("", 1)
+    assert check(fleet, *asked, "-q").output == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "link"),
+    [
+        ({"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc"}, "https://github.com/o/r/blob/abc/fleet/agent.json#L1"),
+        (
+            {
+                "GITHUB_REPOSITORY": "o/r",
+                "GITHUB_SHA": "abc",
+                "GITHUB_SERVER_URL": "https://git.example.com",
+                "GITEA_ACTIONS": "true",
+            },
+            "https://git.example.com/o/r/src/commit/abc/fleet/agent.json#L1",
+        ),
+        (
+            {"CI_PROJECT_URL": "https://gitlab.com/o/r", "CI_COMMIT_SHA": "abc"},
+            "https://gitlab.com/o/r/-/blob/abc/fleet/agent.json#L1",
+        ),
+    ],
+)
+def test_findings_are_linked_where_the_ci_says_where_files_are(fleet: Path, environ: dict[str, str], link: str) -> None:
+    assert f"]({link})" in check(fleet, "-o", "markdown", **environ).stdout
+
+
+def test_without_a_ci_nothing_is_linked(fleet: Path) -> None:
+    assert "](" not in check(fleet, "-o", "markdown").stdout
+
+
+def test_a_secret_of_a_manifest_is_not_told(fleet: Path) -> None:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "DB_PASSWORD", "value": 987654}]
+    (fleet / "agent.json").write_text(json.dumps(body, indent=1))
+    done = check(fleet)
+    assert "DS004" in done.stdout
+    assert "987654" not in done.stdout
+
+
+def test_quick_help_lists_the_formats() -> None:
+    done = CliRunner().invoke(cli.cli, ["check", "--help"])
+    assert " ".join(done.stdout.split()).count("text, github, gitlab, sarif, junit, markdown, json; several at once") == 1

@@ -1,0 +1,135 @@
+"""No format repeats a secret: by the place, the name or the look of a value."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from gitops_ds.model.finding import Finding, Place
+from gitops_ds.model.objects import Key
+from gitops_ds.report import findings, formats, secrets
+from gitops_ds.report.secrets import HIDDEN
+from tests.report import made
+from tests.report.made import finding
+
+SECRET = Key("", "Secret", "logging", "keys")
+VALUE = "correct-horse"
+
+
+def secret(**data: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "logging", "name": "keys"}, **data}
+
+
+def agent(**variable: Any) -> dict[str, Any]:
+    container = {"name": "agent", "env": [variable]}
+    metadata = {"namespace": "logging", "name": "agent"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata,
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
+
+
+@pytest.mark.parametrize("format", formats.Format)
+@pytest.mark.parametrize(
+    "body",
+    [
+        secret(stringData={"user": VALUE}),
+        secret(data={"user": base64.b64encode(VALUE.encode()).decode()}),
+        secret(stringData={"file": f"one: two\n  {VALUE}\n"}),
+        agent(name="DB_PASSWORD", value=VALUE),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"api-key": VALUE}},
+    ],
+)
+def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, Any]) -> None:
+    found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
+    report = made.report(found, hidden=secrets.found_in([body]), files={"a.yaml": f"args: [{VALUE}]\n".encode()})
+    changed = findings.with_changes(report, [findings.Changed((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
+    written = formats.written(format, changed, made.about())
+    assert VALUE not in written
+    assert "there is" in written
+
+
+@pytest.mark.parametrize(
+    ("found", "body"),
+    [
+        (
+            finding(object=SECRET, path=("data", "pin"), message='must be a text, not the number 12: write "12"'),
+            secret(data={"pin": 12}),
+        ),
+        (finding(path=ENV, message='must be a text, not the number 12: write "12"'), agent(name="PIN_TOKEN", value=12)),
+    ],
+)
+def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str, Any]) -> None:
+    report = made.report(found, hidden=secrets.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"})
+    assert "12" not in formats.written(formats.Format.TEXT, report, made.about())
+    elsewhere = finding(path=("spec",), message="12 nodes")
+    assert made.report(elsewhere, hidden=secrets.found_in([body])).findings[0].message == "12 nodes"
+
+
+# Each written in two parts, so that nobody's scanner takes this file for a leak.
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "ghp" + "_0123456789abcdefghijABCDEFGHIJ0123456789",
+        "github" + "_pat_0123456789abcdefghijABCDEFG",
+        "glpat" + "-0123456789abcdefghij",
+        "xoxb" + "-0123456789-abcdef",
+        "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE" + " KEY-----\nMIIB\nabcd\n-----END RSA PRIVATE" + " KEY-----",
+        "ENC[AES256_GCM,data:abcdefgh=,iv:x]",
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(shape: str) -> None:
+    report = made.report(finding(message=f'what is "{shape}" here?'))
+    assert report.findings[0].message == f'what is "{HIDDEN}" here?'
+
+
+def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
+    report = made.report(finding(message="https://dana:horse@example.com/x and https://example.com:8080/y@z"))
+    assert report.findings[0].message == f"https://{HIDDEN}@example.com/x and https://example.com:8080/y@z"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("  password: horse", f"  password: {HIDDEN}"),
+        ("  - DB_PASSWORD: 'horse'", f"  - DB_PASSWORD: {HIDDEN}"),
+        ('  "apiKey": "horse",', f'  "apiKey": {HIDDEN}'),
+        ("  password: horse # forgotten", f"  password: {HIDDEN}"),
+        ("  automountServiceAccountToken: false", None),
+        ("  secretName: keys", None),
+        ("  secretKeyRef:", None),
+        ("  secretKeyRef: {name: keys}", None),
+        ("  tokenPath: /var/run/token", None),
+        ("  image: agent:1", None),
+    ],
+)
+def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) -> None:
+    assert secrets.Secrets().in_line(finding(object=None), line, line.encode()) == (shown or line)
+
+
+@pytest.mark.parametrize(
+    "file", [b"kind: Secret\nstringData:\n  a: b c\n", b'{"kind": "Secret",\n "data": {}}', b"a: b\n---\nkind: 'Secret'\n"]
+)
+def test_a_file_with_a_secret_is_not_quoted(file: bytes) -> None:
+    report = made.report(finding("DS001", object=None, place=Place("a.yaml", 3, 3)), files={"a.yaml": file})
+    assert formats.written(formats.Format.TEXT, report, made.about()).count("\n") == 2
+
+
+def test_ordinary_words_and_references_stay() -> None:
+    body = secret(stringData={"user": "admin", "on": "true", "from": "$(OTHER)"})
+    assert secrets.found_in([body]).values == frozenset()
+    assert secrets.found_in([agent(name="TOKEN_FILE", value="/var/run/token")]).values == frozenset()
+
+
+def test_names_stay_even_where_a_secret_has_the_same() -> None:
+    report = made.report(finding(), hidden=secrets.found_in([secret(stringData={"user": "agent"})]))
+    assert report.findings[0].object == made.AGENT
