@@ -1,0 +1,129 @@
+"""DS306: what a node must be. Terms that the API server refuses, that no node can meet, or that nearly every node does.
+
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity: a node must meet one term (OR), and of that
+every expression (AND). ValidateNodeSelector in pkg/apis/core/validation/validation.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.kinds import requirements
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.objects import Body, Path
+from gitops_ds.validate import naming, scheduling_rules
+from gitops_ds.validate.rule import Told, of_daemonsets, pod_specs, section
+
+Spec = Mapping[str, Any]
+
+_COMPARING: Final = frozenset(("Gt", "Lt"))
+
+
+def terms_can_be_meant(body: Body) -> Iterator[Told]:
+    """The number of values that each operator takes, keys that can be, and one term at least."""
+    for path, spec in pod_specs(body):
+        if not spec.get("affinity"):
+            continue
+        affinity = section(section(spec.get("affinity")).get("nodeAffinity"))
+        way = (*path, "affinity", "nodeAffinity")
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        if required:
+            at = (*way, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+            terms = required.get("nodeSelectorTerms") or ()
+            if not terms:
+                yield at, "no term: write what a node must be, or remove the affinity"
+            for index, term in enumerate(terms):
+                yield from _term((*at, index), section(term), values_too=True)
+        for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            at = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index, "preference")
+            yield from _term(at, section(section(wish).get("preference")), values_too=False)
+
+
+def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
+    for index, one in enumerate(term.get("matchExpressions") or ()):
+        at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
+        yield from _values(at, str(section(one).get("operator")), values)
+        if not naming.qualified(str(section(one).get("key"))):
+            yield (*at, "key"), f'"{one.get("key")}" is no key of a label'
+        for number, value in enumerate(values if values_too else ()):
+            if not naming.label_value(value):
+                yield (*at, "values", number), f'"{value}" is no value of a label: no node has it'
+    for index, one in enumerate(term.get("matchFields") or ()):
+        at, field = (*way, "matchFields", index), section(one)
+        if field.get("key") != "metadata.name":
+            yield (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
+        if field.get("operator") not in ("In", "NotIn") or len(field.get("values") or ()) != 1:
+            yield at, "matchFields takes In or NotIn with one value"
+
+
+def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:
+    count = len(list(values))
+    match operator:
+        case "In" | "NotIn" if not count:
+            yield at, f"operator {operator} needs values"
+        case "Exists" | "DoesNotExist" if count:
+            yield (*at, "values"), f"operator {operator} takes no values: remove them, or write In or NotIn"
+        case "Gt" | "Lt" if count != 1:
+            yield at, f"operator {operator} takes one value, not {count}"
+
+
+@of_daemonsets
+def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """A term that no node meets, and terms that say no to so little that together they say it to nothing."""
+    if not pod.get("affinity"):
+        return
+    chosen = [Requirement(key, "In", (str(value),)) for key, value in section(pod.get("nodeSelector")).items()]
+    terms = scheduling_rules.required_terms(pod)
+    for way, term in terms:
+        conditions = [requirements.from_body(section(one)) for one in term.get("matchExpressions") or ()]
+        if not conditions and not term.get("matchFields"):
+            yield way, "an empty term matches no node: remove it, or write what a node must be"
+            continue
+        wrong = next(
+            (one for one in conditions if one.operator in _COMPARING and len(one.values) == 1 and not requirements.is_valid(one)),
+            None,
+        )
+        if wrong:
+            yield (
+                way,
+                f"{wrong.operator} compares whole numbers, not {wrong.values[0]}: no node meets it",
+            )
+        elif key := _contradiction([*chosen, *conditions]):
+            yield way, f"no node can meet all that is asked of its label {key}"
+    if len(terms) > 1 and all(_only_refuses(term) for _, term in terms):
+        message = (
+            "a node needs to meet only one of the terms, and each merely leaves some nodes out: those the other lets in."
+            " Write all into one term"
+        )
+        yield terms[0][0][:-1], message
+
+
+def _only_refuses(term: Spec) -> bool:
+    conditions = term.get("matchExpressions") or ()
+    return (
+        bool(conditions)
+        and not term.get("matchFields")
+        and all(one.get("operator") in ("NotIn", "DoesNotExist") for one in conditions)
+    )
+
+
+def _contradiction(conditions: Iterable[Requirement]) -> str:
+    """The label of which something impossible is asked; empty where a node could meet all."""
+    by_key: dict[str, list[Requirement]] = {}
+    for one in conditions:
+        by_key.setdefault(one.key, []).append(one)
+    return next((key for key, asked in by_key.items() if len(asked) > 1 and not _possible(key, asked)), "")
+
+
+def _possible(key: str, asked: list[Requirement]) -> bool:
+    if requirements.all_match(asked, {}):
+        return True
+    listed = [set(one.values) for one in asked if one.operator == "In"]
+    if listed:
+        return any(requirements.all_match(asked, {key: value}) for value in set.intersection(*listed))
+    if any(one.operator == "DoesNotExist" for one in asked):
+        return False  # another condition wants the label, or they would all hold without it
+    above = [int(one.values[0]) for one in asked if one.operator == "Gt"]
+    below = [int(one.values[0]) for one in asked if one.operator == "Lt"]
+    return not above or not below or max(above) + 1 < min(below)
