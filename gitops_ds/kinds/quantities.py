@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 
 BINARY = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
@@ -37,6 +38,7 @@ def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
     return _decimal(amount, exponent_form=family == "exponent")
 
 
+@lru_cache(1024)  # a fleet's manifests repeat the same few
 def _parse(text: str) -> tuple[Fraction, str]:
     matched = _QUANTITY.match(text)
     if not matched:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final
@@ -64,9 +64,14 @@ def class_of(body: Body) -> str:
     return str(annotations.get(names.CLASS) or "")
 
 
+# Asked in this order: a dict is known at once, an abstract class asks around.
+_MAPPING: Final = (dict, Mapping)
+_NONE: Final[Mapping[str, Any]] = {}
+
+
 def section(value: Any) -> Mapping[str, Any]:
     """A mapping that may be left out or null."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, _MAPPING) else _NONE
 
 
 def items(value: Any) -> list[Any]:
@@ -107,7 +112,7 @@ def pod_path(body: Body) -> Path | None:
 def at(body: Any, path: Path) -> Any:
     """The value at a path; None where it leads nowhere."""
     for step in path:
-        if isinstance(body, Mapping):
+        if isinstance(body, _MAPPING):
             body = body.get(str(step))
         elif isinstance(body, list) and isinstance(step, int) and step < len(body):
             body = body[step]
@@ -116,17 +121,23 @@ def at(body: Any, path: Path) -> Any:
     return body
 
 
-def pod_specs(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     """The pod spec of an object and the way to it; nothing for a kind that makes no pods."""
+    if body.get("kind") == "DaemonSet":  # what most of the objects are: no search
+        spec = section(section(body.get("spec")).get("template")).get("spec")
+        return ((POD, spec),) if isinstance(spec, _MAPPING) else ()
     path = pod_path(body)
-    if path is not None and isinstance(spec := at(body, (*path, "spec")), Mapping):
-        yield (*path, "spec"), spec
+    if path is None or not isinstance(spec := at(body, (*path, "spec")), _MAPPING):
+        return ()
+    return (((*path, "spec"), spec),)
 
 
-def containers(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def containers(body: Body) -> list[tuple[Path, Mapping[str, Any]]]:
     """Every container of an object's pods, the init containers first, and the way to each."""
-    for path, spec in pod_specs(body):
-        for group in ("initContainers", "containers"):
-            for index, container in enumerate(spec.get(group) or ()):
-                if isinstance(container, Mapping):
-                    yield (*path, group, index), container
+    return [
+        ((*path, group, index), container)
+        for path, spec in pod_specs(body)
+        for group in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(group) or ())
+        if isinstance(container, _MAPPING)
+    ]
