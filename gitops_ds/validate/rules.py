@@ -12,7 +12,7 @@ from typing import Final
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate import (
-   ,
+    affinity,
     bindings,
     container_rules,
     host_rules,
@@ -21,7 +21,7 @@ from gitops_ds.validate import (
     naming,
     pod_rules,
     rollout_rules,
-   ,
+    scheduling_rules,
     security_rules,
     workloads,
 )
@@ -49,7 +49,20 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS210", Severity.WARNING, "pods have time to end, but not minutes", rollout_rules.time_to_end),
     advice("DS211", Severity.WARNING, "there is a revision to go back to", rollout_rules.way_back),
     advice("DS212", Severity.WARNING, "a rollout can end in its time", rollout_rules.ends_in_time, on=False),
+    advice("DS301", Severity.WARNING, "agents for every node run on the control plane too", scheduling_rules.control_plane),
+    advice("DS302", Severity.WARNING, "some taints keep an agent away", scheduling_rules.some_taints_hold),
+    advice("DS303", Severity.WARNING, "the control plane by the name it has", scheduling_rules.new_role_name),
     refused("DS304", "tolerations can be meant", pod_rules.tolerations),
+    advice("DS305", Severity.INFO, "no toleration that the controller adds", scheduling_rules.only_own_tolerations),
+    refused("DS306", "node affinity can be meant", affinity.terms_can_be_meant),
+    advice("DS306", Severity.WARNING, "node affinity can be met", affinity.terms_can_be_met),
+    advice("DS308", Severity.WARNING, "labels of nodes by the names that stay", scheduling_rules.current_labels),
+    advice("DS310", Severity.WARNING, "no conditions among pods", scheduling_rules.no_pod_affinity, on=False),
+    advice("DS311", Severity.INFO, "what is meant of nodes is required", scheduling_rules.no_wishes, on=False),
+    advice("DS312", Severity.WARNING, "agents have a priority", scheduling_rules.priority),
+    advice("DS314", Severity.ERROR, "an agent is not for a single node", scheduling_rules.no_single_node, on=False),
+    advice("DS314", Severity.WARNING, "the scheduler is the one that is there", scheduling_rules.known_scheduler, on=False),
+    advice("DS315", Severity.WARNING, "the service account by its name's field", scheduling_rules.account_by_its_name),
     advice("DS401", Severity.WARNING, "containers ask for CPU and memory", container_rules.requests),
     advice("DS402", Severity.WARNING, "containers have a memory limit", container_rules.memory_limits),
     refused("DS403", "requests keep within limits", pod_rules.requests_within_limits),
