@@ -14,7 +14,9 @@ from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Key, Path
+from gitops_ds.validate import words
 from gitops_ds.validate.rule import section
+from gitops_ds.validate.scheduling_rules import SYSTEM_PRIORITIES
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,31 @@ def some_node(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
             yield manifest.key, ("spec", "template", "spec"), message
 
 
+def known_priority(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is taken.
+
+    Names that begin with `system-` are Kubernetes' own; others are only told where the repository has such classes at all, for else
+    they are made elsewhere.
+    """
+    own = {key.name for key in fleet.manifests if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")}
+    for manifest in fleet.daemonsets:
+        name = str(_pod_spec(manifest).get("priorityClassName") or "")
+        if not name or name in own or name in SYSTEM_PRIORITIES or not (own or name.startswith("system-")):
+            continue
+        known = sorted(SYSTEM_PRIORITIES if name.startswith("system-") else own)
+        whose = "Kubernetes has" if name.startswith("system-") else "the repository has"
+        hint = words.did_you_mean(name, known) or f": {whose} {words.one_of(known)}"
+        message = f"there is no PriorityClass {name} here{hint}; where it is missing no pod can be made"
+        yield manifest.key, ("spec", "template", "spec", "priorityClassName"), message
+
+
 def _pod_spec(manifest: Manifest) -> Mapping[str, object]:
     return section(section(section(manifest.body.get("spec")).get("template")).get("spec"))
 
 
 RULES: Final = (
     FleetRule("DS104", Severity.ERROR, "no controller selects the pods of another", selectors_apart),
+    FleetRule("DS313", Severity.ERROR, "priorities are there", known_priority),
     FleetRule("DS601", Severity.ERROR, "no two agents take the same port of a node", ports_apart),
     FleetRule("DS604", Severity.ERROR, "every agent is wanted on some node", some_node),
 )

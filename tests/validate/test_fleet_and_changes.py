@@ -43,6 +43,7 @@ def told(findings: tuple[Finding, ...], wanted: set[str]) -> list[str]:
 
 
 GPU = {"nodeSelector": {"gpu": "yes"}}
+AGENTS = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "agents"}, "value": 1000}
 LINUX = {"nodeSelector": {"kubernetes.io/os": "linux"}}
 
 
@@ -63,6 +64,13 @@ LINUX = {"nodeSelector": {"kubernetes.io/os": "linux"}}
         pytest.param([with_port("a", 9100, hostNetwork=True), with_port("b", 9100)], ["DS601 warning a"], id="the host's network"),
         pytest.param([daemonset("a", **LINUX)], [], id="a selector that some nodes meet"),
         pytest.param([daemonset("a", **GPU)], ["DS604 warning a"], id="a selector that no node meets"),
+        pytest.param([daemonset("a", priorityClassName="system-node-critical")], [], id="a priority that is always there"),
+        pytest.param([daemonset("a", priorityClassName="system-agents")], ["DS313 warning a"], id="a priority that can't be there"),
+        pytest.param([daemonset("a", priorityClassName="agents")], [], id="a priority that may be made elsewhere"),
+        pytest.param([AGENTS, daemonset("a", priorityClassName="agents")], [], id="a priority of the repository"),
+        pytest.param(
+            [AGENTS, daemonset("a", priorityClassName="agent")], ["DS313 warning a"], id="another one than the repository's"
+        ),
     ],
 )
 def test_fleet(bodies: list[dict[str, Any]], expected: list[str]) -> None:
