@@ -42,12 +42,16 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found, and with a base what changes; `prepared` holds a bundle for each cluster."""
+    """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
+
+    `suppressed` is what somebody answers for, each with the reason.
+    """
 
     snapshot: Snapshot
     prepared: tuple[Prepared, ...]
     findings: tuple[Finding, ...]
     changed: tuple[Changed, ...] | None = None
+    suppressed: tuple[tuple[Finding, str], ...] = ()
 
 
 async def check(repository: repositories.Named, at: str | None, wanted: Wanted) -> Checked:
@@ -98,12 +102,21 @@ def changes_text(checked: Checked) -> str:
     for group in checked.changed:
         where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
         lines.append(f"Changes{where}:")
-        for change in group.changes:
-            lines += show.change_lines([change])
-            if change.key in group.rehearsals:
-                lines.append(f"      {_in_words(group.rehearsals[change.key])}")
-        lines.append("")
+        lines += [line for change in group.changes for line in change_lines(change, group)] + [""]
     return "\n".join(lines if checked.changed else ["", "No object changes.", ""])
+
+
+def change_lines(change: Change, group: Changed) -> list[str]:
+    """One change in words, with what its rollout was like when it was played."""
+    played = group.rehearsals.get(change.key)
+    return [*show.change_lines([change]), *([f"      {_in_words(played)}"] if played else [])]
+
+
+def time_of(group: Changed) -> str:
+    """How long the slowest of its rollouts takes; empty where none was played."""
+    if any(played.waiting for played in group.rehearsals.values()):
+        return "does not end"
+    return f"about {_duration(max(played.seconds for played in group.rehearsals.values()))}" if group.rehearsals else ""
 
 
 def changes_json(checked: Checked) -> dict[str, Any]:

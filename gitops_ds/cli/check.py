@@ -19,6 +19,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them.")
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
+@options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
 @options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
 @options.common
 def check(**given: Any) -> int:
@@ -39,16 +40,20 @@ def _explain(rule: str) -> int:
 
 
 async def _check(given: dict[str, Any]) -> int:
-    from gitops_ds.app import checking, repositories
+    from datetime import UTC, datetime
+
+    from gitops_ds.app import answering, checking, repositories
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"])
     asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
+    baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
     checked = await checking.check(repository, given["revision"], asked)
+    checked = answering.without(checked, datetime.now(UTC).date(), baseline)
     report = outputs.report(checked, repository.path)
     outputs.write(report, outputs.about(given, checked.snapshot, repository.path), given["output"], quiet=given["quiet"])
     if given["verbose"]:
         for name in sorted({name for one in checked.prepared for name in one.bundle.skipped}):
-            options.say(f"no Kubernetes object: {name}")
+            options.say(f"no Kubernetes object: {findings.harmless(name)}")
     return 1 if findings.at_or_above(checked.findings, Severity(given["fail_on"])) else 0

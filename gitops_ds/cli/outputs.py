@@ -89,14 +89,16 @@ def report(checked: Checked, root: str) -> Report:
     objects = [
         (one.bundle.cluster.name if several else "", held) for one in checked.prepared for held in one.bundle.manifests.values()
     ]
-    keys = {finding.object for finding in checked.findings}
-    files = {finding.place.file for finding in checked.findings if finding.place}
+    told = [*checked.findings, *(finding for finding, _ in checked.suppressed)]
+    keys = {finding.object for finding in told}
+    files = {finding.place.file for finding in told if finding.place}
     found = findings.report(
         checked.findings,
         {path.as_posix(): data for path, data in checked.snapshot.files.items()},
         (findings.Checked(cluster, held.key, held.origin.base.file) for cluster, held in objects),
         hidden=secrets.found_in(held.body for _, held in objects if held.key in keys or held.origin.base.file in files),
         root=root,
+        suppressed=checked.suppressed,
     )
     if checked.changed is None:
         return found
@@ -104,7 +106,7 @@ def report(checked: Checked, root: str) -> Report:
 
 
 def _changed(group: checking.Changed) -> Changed:
-    from gitops_ds.plan import show
+    from gitops_ds.app import checking
     from gitops_ds.report.findings import Changed
 
     def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
@@ -112,10 +114,11 @@ def _changed(group: checking.Changed) -> Changed:
 
     return Changed(
         group.clusters,
-        tuple("\n".join(show.change_lines((change,))) for change in group.changes),
+        tuple("\n".join(checking.change_lines(change, group)) for change in group.changes),
         nodes(lambda impact: impact.gained),
         nodes(lambda impact: impact.lost),
         nodes(lambda impact: impact.restarted),
+        checking.time_of(group),
     )
 
 

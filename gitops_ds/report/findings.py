@@ -73,13 +73,17 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change does, alike on some clusters: each object that changes, in words; how many nodes gain, lose, restart a pod."""
+    """What a change does, alike on some clusters: each object that changes, in words; how many nodes gain, lose, restart a pod.
+
+    `time` says how long the slowest rollout takes, where that is known.
+    """
 
     clusters: tuple[str, ...]
     objects: tuple[str, ...]
     gained: int = 0
     lost: int = 0
     restarted: int = 0
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ def with_changes(report: Report, changed: Iterable[Changed], document: Mapping[s
         replace(
             one,
             clusters=tuple(map(harmless, one.clusters)),
+            time=harmless(one.time),
             objects=tuple(harmless_block(report.hidden.within(text)) for text in one.objects),
         )
         for one in changed

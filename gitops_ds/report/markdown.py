@@ -85,11 +85,11 @@ def _verdicts(report: Report) -> Section:
     return Section("", tuple(rows), head)
 
 
-_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted")
+_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout")
 
 
-def _change(group: Changed | None) -> tuple[int, ...]:
-    return (len(group.objects), group.gained, group.lost, group.restarted) if group else (0, 0, 0, 0)
+def _change(group: Changed | None) -> tuple[int | str, ...]:
+    return (len(group.objects), group.gained, group.lost, group.restarted, prose(group.time)) if group else (0, 0, 0, 0, "")
 
 
 def _diff(group: Changed) -> Section:

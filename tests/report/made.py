@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, Member
 from gitops_ds.report import findings
 from gitops_ds.report.findings import About, Changed, Checked, Report, RuleText
+
+T = TypeVar("T")
 
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 FILE = "agents/agent/daemonset.yaml"
@@ -49,40 +53,66 @@ words = st.one_of(
     st.text(st.characters(), max_size=30),
     st.lists(st.sampled_from(EVIL) | st.text(st.characters(), max_size=5), max_size=4).map("".join),
 )
-keys = st.builds(Key, words, words, words, words)
-places = st.builds(Place, words, st.integers(0, 50), st.integers(0, 200))
-rules = st.sampled_from(["DS001", "DS103", "DS202", "DS501", "DS602", "DS801", "DS904", "DS999"])
-one = st.builds(
-    Finding,
-    rule=rules,
-    severity=st.sampled_from(Severity),
-    message=words,
-    place=st.none() | places,
-    refused=st.booleans(),
-    object=st.none() | keys,
-    path=st.lists(words | st.integers(0, 9) | words.map(Member), max_size=4).map(tuple),
-    end=st.none() | places,
-    cluster=st.just("") | words,
-    fix=st.none() | st.builds(Fix, words, st.just(())),
-)
-texts = words.map(lambda text: text.encode("utf-8", "surrogatepass"))
+RULES = ("DS001", "DS103", "DS202", "DS501", "DS602", "DS801", "DS904", "DS999")
+
+
+class _Pick:
+    """Findings and objects of a few texts, by chance that a seed decides: to draw every part of each by itself takes too long."""
+
+    def __init__(self, texts: list[str], seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.texts = texts
+
+    def text(self) -> str:
+        return self.chance.choice(self.texts)
+
+    def key(self) -> Key:
+        return Key(self.text(), self.text(), self.text(), self.text())
+
+    def place(self) -> Place | None:
+        known = self.chance.random() < 0.8
+        return Place(self.text(), self.chance.randrange(50), self.chance.randrange(200)) if known else None
+
+    def finding(self) -> Finding:
+        steps: tuple[str | int, ...] = (self.text(), self.chance.randrange(9), Member(self.text()))
+        return Finding(
+            self.chance.choice(RULES),
+            self.chance.choice(list(Severity)),
+            self.text(),
+            self.place(),
+            self.chance.random() < 0.5,
+            self.key() if self.chance.random() < 0.7 else None,
+            steps[: self.chance.randrange(4)],
+            self.place(),
+            self.text() if self.chance.random() < 0.5 else "",
+            Fix(self.text(), ()) if self.chance.random() < 0.3 else None,
+        )
+
+    def some(self, make: Callable[[], T], most: int) -> list[T]:
+        return [make() for _ in range(self.chance.randrange(most + 1))]
+
+    def report(self) -> Report:
+        found = self.some(self.finding, 8)
+        files = {one.place.file: "\n".join(self.some(self.text, 9)).encode("utf-8", "surrogatepass") for one in found if one.place}
+        checked = self.some(lambda: Checked(self.text(), self.key(), self.text()), 5)
+        answered = self.some(lambda: (self.finding(), self.text()), 3)
+        return findings.report(found, files, checked, root=self.text(), suppressed=answered)
+
+    def changed(self) -> Changed:
+        return Changed(tuple(self.some(self.text, 2)), tuple(self.some(self.text, 3)), gained=2, time=self.text())
 
 
 @st.composite
 def reports(draw: st.DrawFn) -> Report:
-    """A report of anything; some files are those that findings are about."""
-    found = draw(st.lists(one, max_size=6))
-    names = {finding.place.file for finding in found if finding.place}
-    files = {name: draw(texts) * draw(st.integers(1, 3)) for name in sorted(names)}
-    checked = draw(st.lists(st.builds(Checked, st.just("") | words, keys, words), max_size=5))
-    answered = draw(st.lists(st.tuples(one, words), max_size=3))
-    made = findings.report(found, files, checked, root=draw(st.just("") | words), suppressed=answered)
-    if draw(st.booleans()):
-        groups = st.builds(
-            Changed, st.lists(words, max_size=2).map(tuple), st.lists(words, max_size=3).map(tuple), gained=st.just(2)
-        )
-        made = findings.with_changes(made, draw(st.lists(groups, max_size=3)), {"changes": []})
-    return made
+    """A report of anything that a repository could hold; some files are those that findings are about."""
+    pick = _Pick([*draw(st.lists(words, min_size=1, max_size=6)), ""], draw(st.integers(0, 2**32)))
+    made = pick.report()
+    return findings.with_changes(made, pick.some(pick.changed, 3), {"changes": []}) if pick.chance.random() < 0.5 else made
+
+
+def some_reports(test: Callable[..., None]) -> Callable[..., None]:
+    """The test, for a hundred reports, however slow the machine."""
+    return settings(max_examples=100, deadline=None)(given(reports())(test))
 
 
 def about(**more: Any) -> About:

@@ -8,7 +8,6 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.report import findings, formats, text
@@ -17,7 +16,7 @@ from tests.report import made
 from tests.report.made import finding
 
 
-@given(made.reports())
+@made.some_reports
 def test_equal_input_gives_the_same_bytes_in_whatever_order_it_comes(report: Report) -> None:
     shuffled = list(report.findings)
     random.Random(1).shuffle(shuffled)
@@ -81,12 +80,12 @@ def test_equal_fingerprints_are_told_apart_by_their_place_among_equals() -> None
     assert findings.fingerprints([replace(twin, place=Place(made.FILE, 50 + at, 1)) for at, twin in enumerate(twins)]) == first
 
 
-@given(made.reports())
+@made.some_reports
 def test_fingerprints_are_unique(report: Report) -> None:
     assert len(set(report.fingerprints)) == len(report.fingerprints) == len(report.findings)
 
 
-@given(made.reports())
+@made.some_reports
 def test_no_control_character_reaches_a_terminal(report: Report) -> None:
     printed = text.as_text(report)
     assert not {unicodedata.category(letter) for letter in printed if letter != "\n"} & {"Cc", "Cs", "Zl", "Zp"}
@@ -94,7 +93,7 @@ def test_no_control_character_reaches_a_terminal(report: Report) -> None:
     printed.encode()
 
 
-@given(made.reports())
+@made.some_reports
 def test_plain_text_and_json_hold_no_workflow_command(report: Report) -> None:
     assert list(made.commands(text.as_text(report))) == []
     assert list(made.commands(formats.written(formats.Format.JSON, report, made.about()))) == []

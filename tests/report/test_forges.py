@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 import jsonschema
 import pytest
-from hypothesis import given
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.report import findings, github, gitlab, sarif
@@ -26,7 +25,7 @@ def annotations(report: Report) -> list[made.Command]:
     return [one for one in made.commands(github.as_commands(report, made.about())) if one.name in LEVELS]
 
 
-@given(made.reports())
+@made.some_reports
 def test_github_runs_no_command_but_ours(report: Report) -> None:
     log = github.as_commands(report, made.about())
     ours = [one for one in made.commands(log) if one.name in LEVELS]
@@ -40,7 +39,7 @@ def test_github_runs_no_command_but_ours(report: Report) -> None:
     assert {one.name for one in made.commands(log)} <= set(LEVELS)
 
 
-@given(made.reports())
+@made.some_reports
 def test_a_list_that_is_stopped_holds_no_command(report: Report) -> None:
     many = findings.report([*report.findings, *(finding(line=line) for line in range(1, 12))], report.files)
     log = github.as_commands(many, made.about())
@@ -87,7 +86,7 @@ def test_columns_are_said_only_within_a_line() -> None:
     assert "col" not in shown.properties
 
 
-@given(made.reports())
+@made.some_reports
 def test_gitlab_has_what_it_reads_and_unique_fingerprints(report: Report) -> None:
     told = json.loads(gitlab.as_json(report))
     assert len(told) == len(report.findings)
@@ -135,7 +134,7 @@ def test_the_schema_is_the_one_of_oasis() -> None:
     assert list(VALIDATOR.iter_errors({"version": "2.1.0", "runs": [{"tool": {}}]}))
 
 
-@given(made.reports())
+@made.some_reports
 def test_sarif_is_valid_and_as_github_wants_it(report: Report) -> None:
     """https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning"""
     told = log(report)

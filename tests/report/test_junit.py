@@ -6,7 +6,6 @@ import re
 from xml.etree import ElementTree as Xml
 
 import pytest
-from hypothesis import given
 
 from gitops_ds.model.finding import Fix, Place, Severity
 from gitops_ds.model.objects import Key
@@ -41,7 +40,7 @@ def cases(report: Report, **about: object) -> list[Xml.Element]:
     return list(read(report, **about).iter("testcase"))
 
 
-@given(made.reports())
+@made.some_reports
 def test_every_report_is_xml_as_its_readers_want_it(report: Report) -> None:
     root = read(report, at="2026-01-31T12:00:00")
     assert root.tag == "testsuites"

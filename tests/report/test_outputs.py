@@ -164,3 +164,31 @@ def test_a_secret_of_a_manifest_is_not_told(fleet: Path) -> None:
 def test_quick_help_lists_the_formats() -> None:
     done = CliRunner().invoke(cli.cli, ["check", "--help"])
     assert " ".join(done.stdout.split()).count("text, github, gitlab, sarif, junit, markdown, json; several at once") == 1
+
+
+def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> None:
+    def commit(image: str) -> None:
+        (fleet / "agent.json").write_text(json.dumps(daemonset(image=image)))
+        git = ("git", "-C", tmp_path, "-c", "user.name=d", "-c", "user.email=d@example.com")
+        subprocess.run([*git, "add", "fleet"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "-m", image], check=True)
+        subprocess.run([*git, "branch", f"at-{image[-1]}"], check=True)
+
+    commit("registry.example.com/agent:1")
+    commit("registry.example.com/agent:2")
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "node-1", "uid": "1", "labels": {}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": [node]}))
+    known = ("--base", "at-1", "--inventory", tmp_path / "nodes.json")
+    told = {format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")}
+    assert "new revision 2" in told["text"]
+    assert "if a pod takes" in told["text"]
+    assert "| all | 1 | 1 | 0 | 0 | 1 | about " in told["markdown"]
+    assert "```diff\n" in told["markdown"]
+    assert json.loads(told["json"])["changes"][0]["changes"][0]["rehearsal"]["steps"] == 1
+    assert "The change changes no object." in check(fleet, "--base", "at-2", "-o", "markdown").stdout
+    assert "No object changes." in check(fleet, "--base", "at-2").stdout
