@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.validate import changes, fleet, rules
+from gitops_ds.validate import changes, fleet, rules, suppressions
 from gitops_ds.validate.changes import ChangeRule
 from gitops_ds.validate.fleet import FleetRule
 from gitops_ds.validate.rule import Rule
@@ -20,7 +20,13 @@ does; it is an error only for agents with a class, or with `profile: strict`.
 
 def as_markdown() -> str:
     """The whole page."""
-    every: tuple[Rule | FleetRule | ChangeRule, ...] = (*rules.RULES, *fleet.RULES, *changes.RULES)
+    every: tuple[Rule | FleetRule | ChangeRule, ...] = (
+        *rules.RULES,
+        *fleet.RULES,
+        *changes.RULES,
+        *suppressions.RULES,
+        rules.CRASHED,
+    )
     return _HEAD + "".join(_row(rule) for rule in sorted(every, key=lambda rule: rule.id))
 
 

@@ -45,7 +45,8 @@ def cluster_names(body: Body) -> Iterator[Told]:
                 "with hostNetwork the names of Services are not known to the pod: write dnsPolicy: ClusterFirstWithHostNet, or"
                 " Default if it needs none"
             )
-            yield way, message, Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),))
+            said = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
+            yield said, message, Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),))
 
 
 def host_processes(body: Body) -> Iterator[Told]:
