@@ -14,8 +14,8 @@ from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Key, Path
-from gitops_ds.validate import words
-from gitops_ds.validate.rule import section
+from gitops_ds.validate import pod_security, references, words
+from gitops_ds.validate.rule import POD, items, section
 from gitops_ds.validate.scheduling_rules import SYSTEM_PRIORITIES
 
 
@@ -132,6 +132,39 @@ def known_priority(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
         yield manifest.key, ("spec", "template", "spec", "priorityClassName"), message
 
 
+def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS416: what pods need is in the repository."""
+    for manifest in fleet.daemonsets:
+        for path, kind, name in references.of(_pod_spec(manifest)):
+            there = Key("", kind, manifest.key.namespace, name) in fleet.manifests
+            if not there and (kind, name) not in references.ALWAYS_THERE:
+                message = f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is missing no pod starts"
+                yield manifest.key, (*POD, *path), message
+
+
+def shared_claims(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS417: no volume for one node is asked for by the pods of all."""
+    for manifest in fleet.daemonsets:
+        for path, name in references.claims(_pod_spec(manifest)):
+            claim = fleet.manifests.get(Key("", "PersistentVolumeClaim", manifest.key.namespace, name))
+            modes = items(section(section(claim.body if claim else None).get("spec")).get("accessModes"))
+            if modes and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
+                message = f"the claim {name} is {' and '.join(modes)}: one node can have it, on the others the pod does not start"
+                yield manifest.key, (*POD, *path), message
+
+
+def admitted(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS516: the namespace takes the pods, where the repository has it."""
+    for manifest in fleet.daemonsets:
+        namespace = fleet.manifests.get(Key("", "Namespace", "", manifest.key.namespace))
+        labels = section(section(namespace.body if namespace else None).get("metadata")).get("labels")
+        level = str(section(labels).get(pod_security.ENFORCE) or "")
+        found = pod_security.against(level, _pod_spec(manifest))
+        if found:
+            message = f"the namespace enforces {level}, and no pod can be made: it does not take {', '.join(found)}"
+            yield manifest.key, POD, message
+
+
 def _pod_spec(manifest: Manifest) -> Mapping[str, object]:
     return section(section(section(manifest.body.get("spec")).get("template")).get("spec"))
 
@@ -139,6 +172,9 @@ def _pod_spec(manifest: Manifest) -> Mapping[str, object]:
 RULES: Final = (
     FleetRule("DS104", Severity.ERROR, "no controller selects the pods of another", selectors_apart),
     FleetRule("DS313", Severity.ERROR, "priorities are there", known_priority),
+    FleetRule("DS416", Severity.WARNING, "what pods need is in the repository", known_references, on=False),
+    FleetRule("DS417", Severity.ERROR, "no volume for one node is asked for on all", shared_claims, on=False),
+    FleetRule("DS516", Severity.ERROR, "the namespace takes the pods", admitted, on=False),
     FleetRule("DS601", Severity.ERROR, "no two agents take the same port of a node", ports_apart),
     FleetRule("DS604", Severity.ERROR, "every agent is wanted on some node", some_node),
 )
