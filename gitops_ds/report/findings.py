@@ -125,7 +125,7 @@ def report(
 ) -> Report:
     """The same report for the same findings, in whatever order they come."""
     hidden = hidden or secrets.Secrets()
-    raw = [next(same) for _, same in groupby(sorted(found, key=_order), key=_order)]
+    raw = in_order(found)
     answered = sorted(suppressed, key=lambda one: _order(one[0]))
     return Report(
         tuple(_harmless(finding, hidden) for finding in raw),
@@ -161,6 +161,11 @@ def _within(document: Any, hidden: secrets.Secrets) -> Any:
     return hidden.within(document) if isinstance(document, str) else document
 
 
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """By severity, file, line and rule, each once: in this order `fingerprints` tells equal ones apart."""
+    return [next(same) for _, same in groupby(sorted(found, key=_order), key=_order)]
+
+
 def _order(finding: Finding) -> tuple[Any, ...]:
     place = finding.place or Place("")
     where = (LOUDNESS[finding.severity], place.file, place.line, finding.rule, place.column)
@@ -193,7 +198,7 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
 
 
 # "line 12", "12:5" and "column 5" move with every edit above them.
-_LINES = re.compile(r"\b(lines? |columns? |[\w./-]+\.ya?ml:)[\d:]+")
+_LINES = re.compile(r"\b(lines? |columns? |ya?ml:)[\d:]+")
 
 
 def _digest(text: str) -> str:

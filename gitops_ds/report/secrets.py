@@ -24,6 +24,9 @@ _TELLING = re.compile(r"pass(word|wd|phrase)?$|secret|token|api[_-]?key|private[
 _SPEAKS_OF = re.compile(r"(file|path|dir|directory|name|names|ref|url|uri|mount|enabled|ttl|expiration\w*|secrets)$", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\(.*\)|\$\{.*\}")
 _SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
+# A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers is hidden only where it stands.
+_MOST = 1_000
+_MOST_LINES = 50
 _ORDINARY = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
 
 _SHAPES = re.compile(
@@ -37,9 +40,9 @@ _SHAPES = re.compile(
             r"\bxox[abprs]-[\w-]{10,}",
             r"\bAIza[\w-]{35}",
             r"\b[sr]k_live_\w{16,}",
-            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+            r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
             r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
-            r"\bENC\[[^\]\s]{8,}\]",
+            r"\bENC\[[^\[\]\s]{8,}\]",
             r"(?<=://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
         )
     ),
@@ -69,13 +72,15 @@ class Secrets:
     places: frozenset[tuple[Key, Path]] = frozenset()
 
     @cached_property
-    def _known(self) -> re.Pattern[str] | None:
-        words = sorted(map(re.escape, self.values), key=lambda one: (-len(one), one))
-        return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None
+    def _longest_first(self) -> list[str]:
+        return sorted(self.values, key=lambda one: (-len(one), one))
 
     def within(self, text: str) -> str:
         """The text with every known secret, and all that looks like one, hidden."""
-        return shapes_hidden(self._known.sub(HIDDEN, text) if self._known else text)
+        for value in self._longest_first:
+            if value in text:
+                text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
+        return shapes_hidden(text)
 
     def at(self, finding: Finding) -> bool:
         """Whether the finding is about a secret value."""
@@ -85,11 +90,14 @@ class Secrets:
         """What the finding says, without the value that it is about where that is a secret."""
         return self.within(_QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message)
 
-    def in_line(self, finding: Finding, line: str, file: bytes) -> str | None:
-        """The line of the file that the finding is about; None where it had better not be shown."""
-        if self.at(finding) or _HOLDS_SECRET.search(file):
-            return None
-        return self.within(_LINE.sub(_without_value, line))
+    def in_line(self, finding: Finding, line: str) -> str | None:
+        """The line of a file that the finding is about; None where it had better not be shown."""
+        return None if self.at(finding) else self.within(_LINE.sub(_without_value, line))
+
+
+def quotable(file: bytes) -> bool:
+    """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every name may hide one."""
+    return not _HOLDS_SECRET.search(file)
 
 
 def _in_secret(finding: Finding) -> bool:
@@ -110,11 +118,18 @@ def found_in(bodies: Iterable[Body]) -> Secrets:
         key = key_of(body)
         for path, value in (*_data(body), *_variables(body, ())):
             places.add((key, path))
-            values.update(line.strip() for line in str(value).splitlines())
+            values.update(_lines(str(value)))
             if key.kind == "Secret" and path[0] == "data":
-                values.update(line.strip() for line in _decoded(str(value)).splitlines())
-    usable = (one for one in values if len(one) >= _SHORTEST and one.lower() not in _ORDINARY and not _REFERENCE.fullmatch(one))
-    return Secrets(frozenset(usable), frozenset(places))
+                values.update(_lines(_decoded(str(value))))
+    return Secrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
+
+
+def _lines(value: str) -> list[str]:
+    return [line.strip() for line in value.splitlines()[:_MOST_LINES]]
+
+
+def _usable(value: str) -> bool:
+    return len(value) >= _SHORTEST and value.lower() not in _ORDINARY and not _REFERENCE.fullmatch(value)
 
 
 def _data(body: Body) -> Iterator[tuple[Path, Any]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.report.findings import Changed, Report, harmless, told
+from gitops_ds.report.secrets import quotable
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200
@@ -13,12 +15,19 @@ _WIDEST = 200
 
 def lines(report: Report) -> Iterator[tuple[str, str | None]]:
     """Lines with their colour (None: plain), and a summary."""
+
+    @lru_cache(maxsize=1)  # findings of a file come together, and a file may be large
+    def source(file: str) -> list[str]:
+        data = report.files.get(file, b"")
+        return data.decode("utf-8", "replace").splitlines() if quotable(data) else []
+
     for finding in report.findings:
         place = f"{_place(finding)}: " if finding.place else ""
         first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
         yield first, _COLOURS[finding.severity]
         yield from ((f"  {'':>5} | {line}", None) for line in more)
-        yield from ((line, None) for line in _excerpt(finding, report))
+        if finding.place and finding.place.line:
+            yield from ((line, None) for line in _excerpt(finding, report, source(finding.place.file)))
     yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
     if report.changed is not None:
         yield from ((line, None) for line in _changes(report.changed))
@@ -48,21 +57,16 @@ def _place(finding: Finding) -> str:
     return f"./{place}" if place.lstrip().startswith("::") else place
 
 
-def _excerpt(finding: Finding, report: Report) -> Iterator[str]:
-    place = finding.place
-    if place is None or not place.line or place.file not in report.files:
-        return
-    file = report.files[place.file]
-    source = file.decode("utf-8", "replace").splitlines()
-    if place.line > len(source) or len(source[place.line - 1]) > _WIDEST:
+def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[str]:
+    place, end = finding.place, finding.end
+    if place is None or place.line > len(source) or len(source[place.line - 1]) > _WIDEST:
         return
     plain = source[place.line - 1].replace("\t", " ")
-    hidden = report.hidden.in_line(finding, plain, file)
+    hidden = report.hidden.in_line(finding, plain)
     if hidden is None:
         return
     line = harmless(hidden, _WIDEST * 10)
     yield f"  {place.line:>5} | {line}"
-    end = finding.end
     wide = end.column - place.column if end and end.line == place.line else 1
     if line == plain:  # where a part is hidden or written out the columns are others
         yield f"  {'':>5} | {' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
