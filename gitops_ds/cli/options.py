@@ -63,10 +63,11 @@ def output(*formats: str) -> Callable[[Command], Command]:
     return option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's work in an event loop; an interrupt ends it cleanly."""
+def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
+    """Runs a command's work in an event loop, of the usual kind or another; an interrupt ends it cleanly."""
     try:
-        return asyncio.run(work)
+        with asyncio.Runner(loop_factory=loop) as runner:
+            return runner.run(work)
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
 

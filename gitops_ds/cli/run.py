@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -24,8 +26,17 @@ from gitops_ds.cli import options
 @options.common
 def run(**given: Any) -> int:
     """The scheduled loop and the controller core, until SIGTERM."""
-    options.run(_run(given))
+    options.run(_run(given), _fast_loop())
     return 0
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop, where there is one: not on Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _run(given: dict[str, Any]) -> None:

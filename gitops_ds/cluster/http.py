@@ -36,11 +36,6 @@ PATIENCE = 4  # times that a 429 or 503 with Retry-After is waited out
 LONGEST_WAIT_SECONDS = 8.0
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-
-# asyncio has a read buffer of 256 KiB for each TLS connection, which is 5 MiB for ours; a record of TLS holds 16 KiB.
-asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
-
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
 
 
