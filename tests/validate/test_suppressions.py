@@ -140,6 +140,17 @@ def test_an_exception_is_for_what_meets_its_conditions(conditions: str, expected
     assert left(checked({"gitops-ds.yaml": settings, "agents/agent/daemonset.yaml": agent(), **CLUSTERS})) == expected
 
 
+def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
+    patch = """
+- target: {kind: DaemonSet, name: agent}
+  patch: [{op: add, path: /metadata/annotations, value: {gitops-ds.io/ignore: "DS502=it listens there"}}]
+"""
+    agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
+    found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
+    told = answering.without(found, TODAY).findings
+    assert sorted((one.rule, one.cluster) for one in told) == [("DS502", "eu-2"), ("DS504", "eu-1"), ("DS504", "eu-2")]
+
+
 def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
     found = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
     assert left(found) == ["DS418", *BOTH, "DS902"]
