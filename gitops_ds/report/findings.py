@@ -155,10 +155,10 @@ def with_changes(report: Report, changed: Iterable[Changed], document: Mapping[s
 
 def _within(document: Any, hidden: secrets.Secrets) -> Any:
     if isinstance(document, Mapping):
-        return {key: _within(below, hidden) for key, below in document.items()}
+        return {_within(key, hidden): _within(below, hidden) for key, below in document.items()}
     if isinstance(document, list | tuple):
         return [_within(below, hidden) for below in document]
-    return hidden.within(document) if isinstance(document, str) else document
+    return _LONE.sub(_written_out, hidden.within(document)) if isinstance(document, str) else document
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:
@@ -211,6 +211,8 @@ _HARMFUL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
+# Halves of a character, which JSON can't hold.
+_LONE = re.compile("[\ud800-\udfff]")
 # GitHub's and Azure's runners, and TeamCity, look for `##[…]` and `##vso[…]` anywhere in what a step prints.
 _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 # And GitHub's newer ones at the start of a line, whatever spaces are before it.

@@ -107,7 +107,11 @@ def reports(draw: st.DrawFn) -> Report:
     """A report of anything that a repository could hold; some files are those that findings are about."""
     pick = _Pick([*draw(st.lists(words, min_size=1, max_size=6)), ""], draw(st.integers(0, 2**32)))
     made = pick.report()
-    return findings.with_changes(made, pick.some(pick.changed, 3), {"changes": []}) if pick.chance.random() < 0.5 else made
+    return (
+        findings.with_changes(made, pick.some(pick.changed, 3), {"changes": [{"old": pick.text(), pick.text(): 1}]})
+        if pick.chance.random() < 0.5
+        else made
+    )
 
 
 def some_reports(test: Callable[..., None]) -> Callable[..., None]:

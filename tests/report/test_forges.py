@@ -200,6 +200,12 @@ def test_a_rule_brings_its_page() -> None:
     assert run["automationDetails"]["id"] == "gitops-ds/east/"
 
 
+def test_a_page_that_begins_with_an_example_is_described_by_its_rule() -> None:
+    rule = findings.RuleText("DS202", "one budget", Severity.ERROR, refused=True, page="# DS202\n\n## Wrong\n")
+    (run,) = log(made.report(finding()), rules={"DS202": rule})["runs"]
+    assert run["tool"]["driver"]["rules"][0]["fullDescription"]["text"] == "one budget"
+
+
 @pytest.mark.parametrize("place", [None, Place("a.yaml"), Place("a.yaml", 3, 1)])
 def test_a_finding_without_a_line_is_at_the_first(place: Place | None) -> None:
     found: Finding = finding(place=place)

@@ -49,7 +49,9 @@ ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
 )
 def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, Any]) -> None:
     found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
-    report = made.report(found, hidden=secrets.found_in([body]), files={"a.yaml": f"args: [{VALUE}]\n".encode()})
+    hidden = secrets.found_in([body])
+    answered = [(finding(line=9), f"it is {VALUE}")]
+    report = made.report(found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered)
     changed = findings.with_changes(report, [findings.Changed((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
     written = formats.written(format, changed, made.about())
     assert VALUE not in written
