@@ -79,7 +79,7 @@ class Failing:
     retry_in: float
 
 
-Heard = Listing | WatchEvent | Ended | WorldVersion | ClusterError
+Heard = Listing | Ended | WorldVersion | ClusterError
 Told = Listing | WatchEvent | Failing
 Sink = Callable[[Told], None]
 
@@ -98,8 +98,6 @@ def step(state: State, heard: Heard, chance: float) -> Step:
     match heard:
         case Listing(version=version):
             return Step(Following(version, state.failures), heard)
-        case WatchEvent(version=version):
-            return Step(Following(version or _version(state), state.failures), heard)
         case WorldVersion(version=version):
             followed = _version(state)
             return Step(Start(state.failures) if _is_before(version, followed) else Following(followed, state.failures))
@@ -147,13 +145,15 @@ async def run(
                     await hear(await cluster.list(resource, which))
                 case Returning():
                     await hear(WorldVersion(await _world_version(cluster, resource, which)))
-                case Following(version=version):
+                case Following(version=version, failures=failures):
                     began, error = clock(), None
                     try:
                         async for event in cluster.watch(resource, version, which):
-                            await hear(event)
+                            version = event.version or version
+                            sink(event)
                     except ClusterError as caught:
                         error = caught
+                    state = Following(version, failures)
                     await hear(Ended(clock() - began, error))
         except ClusterError as error:
             await hear(error)
