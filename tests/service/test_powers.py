@@ -159,3 +159,20 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
         program.rolled_out(plane, space, "later")
         assert len(get(plane, space, "controllerrevisions")["items"]) == 2  # one of each
         assert before <= {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
+
+
+def test_placed_directly_pods_need_no_scheduler(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("controller: {powers: full, scheduling: direct}\n")
+    body = daemonset("agent", image(1), space)
+    body["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 9100, "hostPort": 9100}]
+    with running(tmp_path, plane, "--settings", str(settings)):
+        plane.request("POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", body)
+        program.rolled_out(plane, space, "agent")
+        plane.kubectl("-n", space, "set", "image", "ds/agent", f"agent={image(2)}")
+        program.rolled_out(plane, space, "agent")
+    pods = get(plane, space, "pods")["items"]
+    assert sorted(pod["spec"]["nodeName"] for pod in pods) == [node for node, _ in on_every_node(2)]
+    # Who was bound by the scheduler has a condition that says so, and an affinity to its node.
+    assert not any("affinity" in pod["spec"] for pod in pods)
+    assert not any(told["type"] == "PodScheduled" for pod in pods for told in pod["status"]["conditions"])
