@@ -28,6 +28,8 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         yield from ((f"  {'':>5} | {line}", None) for line in more)
         if finding.place and finding.place.line:
             yield from ((line, None) for line in _excerpt(finding, report, source(finding.place.file)))
+        if finding.fix:
+            yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
     yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
     if report.changed is not None:
         yield from ((line, None) for line in _changes(report.changed))

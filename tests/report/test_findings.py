@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.report import findings, formats, text
 from gitops_ds.report.findings import Report
 from tests.report import made
@@ -107,6 +107,11 @@ def test_the_excerpt_has_its_caret_under_the_value() -> None:
     assert lines[:2] == ["a.yaml:1:7: error DS202: no. 1", "      1 | spec: abc # \\x1b[0m"]
     shown = made.report(finding(line=1, place=Place("a.yaml", 1, 7), end=Place("a.yaml", 1, 10)), files={"a.yaml": b"spec: abc\n"})
     assert [line for line, _ in text.lines(shown)][2] == "        |       ^^^"
+
+
+def test_a_fix_and_further_lines_stand_below() -> None:
+    report = made.report(finding(message="one\n::two", fix=Fix("take\n0", ())))
+    assert text.as_text(report).splitlines()[1:3] == ["        | ::two", "        = fix: take 0"]
 
 
 def test_a_message_of_a_megabyte_is_cut() -> None:
