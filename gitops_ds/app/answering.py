@@ -23,7 +23,7 @@ def without(checked: Checked, today: date, baseline: frozenset[str] = frozenset(
     """
     bundles = [one.bundle for one in checked.prepared]
     all_clusters = {bundle.cluster.name for bundle in bundles} >= set(rendering.clusters(checked.snapshot))
-    on = {rule.id for rule in rules.RULES if rule.on} if all_clusters else set()
+    on = {rule.id for bundle in bundles for rule in rules.wanted(bundle.rules)} if all_clusters else set()
     answers = suppressions.of(bundles, checked.snapshot, rendering.ignored(checked.snapshot))
     answered = suppressions.apply(checked.findings, answers, today, on.__contains__)
     known = _known(answered.findings, baseline)

@@ -90,7 +90,8 @@ class Bundle:
     """Everything that one commit asks of one cluster, sorted by key.
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
-    any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks).
+    any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
+    on or off.
     """
 
     commit: CommitId | None
@@ -101,3 +102,4 @@ class Bundle:
     owner_hint: str = ""
     held: frozenset[str] = frozenset()
     profile: str = "default"
+    rules: Mapping[str, bool] = field(default_factory=dict)

@@ -5,7 +5,7 @@ For now it holds what an API server refuses and a schema can't see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -144,15 +144,21 @@ class Hit:
     fix: Fix | None = None
 
 
-def check(body: Body, profile: str = "") -> Iterator[Hit]:
-    """What every rule that is on has against a body that its schema has passed.
+ON: Final = tuple(rule for rule in RULES if rule.on)
+
+
+def wanted(switches: Mapping[str, bool]) -> tuple[Rule, ...]:
+    """The rules that look, by what a repository switches on and off. What the API server refuses can't be switched off."""
+    return tuple(rule for rule in RULES if (rule.on and rule.refused) or switches.get(rule.id, rule.on)) if switches else ON
+
+
+def check(body: Body, profile: str = "", looking: Iterable[Rule] = ON) -> Iterator[Hit]:
+    """What the rules that look have against a body that its schema has passed.
 
     A rule that fails is no silence: it is told as DS904.
     """
     agent_class = class_of(body)
-    for rule in RULES:
-        if not rule.on:
-            continue
+    for rule in looking:
         try:
             for found in rule.check(body):
                 yield Hit(rule, rule.severity_for(agent_class, profile), *found)

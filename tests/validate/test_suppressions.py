@@ -206,3 +206,28 @@ def test_answers_are_looked_for_in_files_of_the_repository_alone() -> None:
     comment = "# gitops-ds: ignore DS502\n"
     found = checked({"gitops-ds.yaml": settings, "a.yaml": agent(), "old/b.yaml": comment, "README.md": comment})
     assert left(found) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("switches", "expected"),
+    [
+        ("{}", BOTH),
+        ("{DS502: false}", ["DS504"]),
+        ("{DS411: true}", ["DS411", *BOTH]),
+        ("{DS416: true, DS504: false}", ["DS416", "DS502"]),
+        ("{DS418: false}", ["DS418", *BOTH]),
+        ("{DS511: true}", [*BOTH, "DS511"]),
+    ],
+)
+def test_a_repository_switches_advice_on_and_off(switches: str, expected: list[str]) -> None:
+    settings = f'version: v1\nmanifests: ["*.yaml"]\nrules: {switches}\n'
+    more = "restartPolicy: OnFailure" if "DS418" in switches else "serviceAccountName: agent"
+    assert left(checked({"gitops-ds.yaml": settings, "a.yaml": agent(more=more)})) == expected
+
+
+def test_a_switch_without_a_rule_is_told() -> None:
+    files = {"gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n", "a.yaml": agent()}
+    told = [finding for finding in checked(files).findings if finding.rule == "DS003"]
+    assert [(str(one.place), one.refused, one.message) for one in told] == [
+        ("gitops-ds.yaml:4:3", False, 'there is no rule "DS4111" to switch: did you mean "DS411"? (docs/rules.md lists them)')
+    ]
