@@ -13,7 +13,8 @@ _HEAD = """# Rules
 is *refused* keeps a commit from being deployed, for the API server, or the creation of every pod, would refuse it. *Advice* never
 does; it is an error only for agents with a class, or with `profile: strict`.
 
-`rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
+`rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single
+findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 
 | rule | finds where not so | kind | severity | on |
 |---|---|---|---|---|
