@@ -32,6 +32,9 @@ _TOLERATE_CONTROL_PLANE: Final = {"key": _CONTROL_PLANE, "operator": "Exists", "
 NODE_CRITICAL: Final = "system-node-critical"
 SYSTEM_PRIORITIES: Final = frozenset((NODE_CRITICAL, "system-cluster-critical"))
 
+_ADDED: Final = frozenset((one["key"], one["effect"]) for one in tolerations.of_daemon({}))
+_ADDED_ON_HOST_NETWORK: Final = frozenset((one["key"], one["effect"]) for one in tolerations.of_daemon({"hostNetwork": True}))
+
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
 _OLD_LABELS: Final = {
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -119,7 +122,7 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
     told = pod.get("tolerations")
     if not told:
         return
-    added = {(one["key"], one["effect"]) for one in tolerations.of_daemon({"hostNetwork": pod.get("hostNetwork")})}
+    added = _ADDED_ON_HOST_NETWORK if pod.get("hostNetwork") else _ADDED
     for index, one in enumerate(told):
         if not one or (one.get("key"), one.get("effect")) not in added or one.get("operator") != "Exists" or one.get("value"):
             continue
