@@ -11,7 +11,8 @@ import contextlib
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -20,7 +21,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.kinds import scalars, yaml_nodes
 from gitops_ds.kinds.yaml_nodes import MAX_DEPTH, MAX_NODES
-from gitops_ds.model.finding import Finding, Place, Severity, refusal
+from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -67,6 +68,7 @@ def read(file: str, data: bytes) -> Parsed:
     try:
         for index, node in enumerate(yaml_nodes.compose(data)):
             value = build.document(node)
+            build.mend(node)
             if value is not None:
                 documents.append(Document(index, value))
     except yaml_nodes.LimitPassed as limit:
@@ -137,6 +139,7 @@ class _Build:
     file: str
     findings: list[Finding] = field(default_factory=list)
     left: int = 0
+    doubtful: list[tuple[int, Node, scalars.Scalar]] = field(default_factory=list)  # which finding, and what to write instead
 
     def refuse(self, rule: str, message: str, node: Node | None) -> None:
         self.findings.append(refusal(rule, message, _at(self.file, node)))
@@ -221,6 +224,7 @@ class _Build:
             self.refuse(SYNTAX, f'{text} is a number that JSON can\'t hold: write "{text}" if a text is meant', node)
             return text
         if scalars.ambiguous(text):
+            self.doubtful.append((len(self.findings), node, value))
             self.doubt(
                 f"{text} is {_shown(value)} to kubectl and something else to other YAML readers: {_advice(text, value)}", node
             )
@@ -260,6 +264,17 @@ class _Build:
     def doubt(self, message: str, node: Node) -> None:
         place, end = _at(self.file, node), Place(self.file, node.end_mark.line + 1, node.end_mark.column + 1)
         self.findings.append(Finding(AMBIGUOUS, Severity.WARNING, message, place, end=end))
+
+    def mend(self, root: Node) -> None:
+        """Gives the doubts about values of a document their paths, and what kubectl reads as the fix; quoting a text is safe."""
+        if not self.doubtful:
+            return
+        ways = _ways(root)
+        for index, node, value in self.doubtful:
+            path, safe = ways[id(node)], isinstance(value, str)
+            fix = Fix(f'write "{value}"' if safe else f"write {json.dumps(value)}", (Mend(path, value),), safe)
+            self.findings[index] = replace(self.findings[index], path=path, fix=fix)
+        self.doubtful.clear()
 
 
 def _is_merge(key: Node) -> bool:
@@ -321,6 +336,24 @@ def _step(node: Node, step: str | int) -> tuple[Node, Node] | None:
             found = next((hit for hit in (_step(source, step) for source in sources) if hit), found)
         elif isinstance(key, ScalarNode) and _key_text(key) == step:
             found = key, value
+    return found
+
+
+def _ways(root: Node) -> dict[int, Path]:
+    """The path of each value below, by its node's id; of one that aliases share, the first of the shortest."""
+    found: dict[int, Path] = {}
+    waiting: deque[tuple[Node, Path]] = deque([(root, ())])
+    while waiting:
+        node, path = waiting.popleft()
+        if id(node) in found:
+            continue
+        found[id(node)] = path
+        if isinstance(node, SequenceNode):
+            waiting.extend((item, (*path, index)) for index, item in enumerate(node.value))
+        elif isinstance(node, MappingNode):
+            for key, value in node.value:
+                name = _key_text(key) if isinstance(key, ScalarNode) else None
+                waiting.append((value, path if _is_merge(key) else (*path, name or "")))
     return found
 
 

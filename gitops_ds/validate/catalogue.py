@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.validate import changes, fleet, rules, suppressions
+from gitops_ds.validate import changes, fleet, reading, rules, suppressions
 from gitops_ds.validate.changes import ChangeRule
 from gitops_ds.validate.fleet import FleetRule
 from gitops_ds.validate.rule import Rule
@@ -24,6 +24,7 @@ findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 def as_markdown() -> str:
     """The whole page."""
     every: tuple[Rule | FleetRule | ChangeRule, ...] = (
+        *reading.RULES,
         *rules.RULES,
         *fleet.RULES,
         *changes.RULES,

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.kinds import documents, yaml_nodes
+from gitops_ds.model.finding import Mend
+from gitops_ds.model.objects import Path
 
 DOUBT = "to kubectl and something else to other YAML readers"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -235,3 +237,20 @@ def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | No
 
 def test_the_c_parser_is_there() -> None:
     assert yaml_nodes.c_parser_present()
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value", "safe"),
+    [
+        (b"a: [1, 0644]", ("a", 1), 420, False),
+        (b"a: {b: yes}", ("a", "b"), True, False),
+        (b"a: 12:30:45", ("a",), "12:30:45", True),
+        (b"a: &x 2024-01-01\nb: {c: *x}", ("a",), "2024-01-01", True),
+    ],
+)
+def test_a_doubt_is_mended_with_what_kubectl_reads(text: bytes, path: Path, value: object, safe: bool) -> None:
+    finding = documents.read("f.yaml", text).findings[0]
+    assert finding.path == path
+    assert finding.fix is not None
+    assert finding.fix.mends == (Mend(path, value),)
+    assert finding.fix.safe is safe

@@ -1,0 +1,47 @@
+"""The pages of what reading a file tells: their examples as files, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.kinds import documents
+from gitops_ds.validate import manifests, pages, reading
+from gitops_ds.validate.rule import Rule
+from tests.validate.test_rule_pages import over, parsed
+
+VERSIONS = ("1.34", "1.37")
+
+
+def found(example: str) -> set[str]:
+    """The rules that have something against a file; a part of a DaemonSet is merged into the good one."""
+    file = documents.read("page", example.encode())
+    told = {finding.rule for finding in file.findings}
+    for one in file.documents:
+        body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
+        told |= {complaint.problem.rule for complaint in manifests.check(body, VERSIONS) if complaint.refused}
+    return told
+
+
+GOOD = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: logging}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      containers: [{name: agent, image: "registry.example.com/agent:1"}]
+"""
+
+
+@pytest.mark.parametrize("rule", reading.RULES, ids=lambda rule: rule.id)
+def test_what_a_page_calls_wrong_is_found_and_nothing_in_what_it_calls_right(rule: Rule) -> None:
+    page = pages.of(rule.id)
+    assert page is not None
+    assert page.text.startswith(f"# {rule.id}: {rule.summary}\n")
+    assert page.sources
+    assert page.wrong
+    assert len(page.right) >= 2
+    assert [rule.id in found(example) for example in page.wrong] == [True] * len(page.wrong)
+    assert [found(example) for example in page.right] == [set()] * len(page.right)
