@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from gitops_ds.model.objects import Body, Path
@@ -77,6 +78,7 @@ def _pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
 _QUALIFIED_HINT: Final = "at most 63 letters, digits, dashes, dots and underscores, after a domain and a slash if need be"
 
 
+@lru_cache(4096)  # manifests repeat the same few keys and values
 def qualified(key: str) -> bool:
     """Whether a text can be the key of a label: a name, or a DNS subdomain, a slash and a name."""
     prefix, slash, name = key.rpartition("/")
@@ -85,6 +87,7 @@ def qualified(key: str) -> bool:
     return len(name) <= 63 and _QUALIFIED.match(name) is not None
 
 
+@lru_cache(4096)
 def label_value(value: str) -> bool:
     """Whether a text can be the value of a label."""
     return value == "" or (len(value) <= 63 and _QUALIFIED.match(value) is not None)
