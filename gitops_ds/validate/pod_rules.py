@@ -35,19 +35,29 @@ def amounts(body: Body) -> Iterator[tuple[Path, str]]:
 
 
 def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
-    places = [*_AMOUNTS.get(str(body.get("kind")), ())]
-    for way, _ in containers(body):
-        places += [(*way, "resources", "requests"), (*way, "resources", "limits")]
+    for place in _AMOUNTS.get(str(body.get("kind")), ()):
+        yield from _said(place, at(body, place))
+    for way, container in containers(body):
+        yield from _of_resources(way, container)
     for path, spec in pod_specs(body):
-        places += [(*path, "overhead"), (*path, "resources", "requests"), (*path, "resources", "limits")]
+        yield from _said((*path, "overhead"), spec.get("overhead"))
+        yield from _of_resources(path, spec)
         for index, volume in enumerate(items(spec.get("volumes"))):
             limit = section(volume.get("emptyDir")).get("sizeLimit")
             if limit is not None:
                 yield (*path, "volumes", index, "emptyDir", "sizeLimit"), limit
-    for place in places:
-        for name, value in section(at(body, place)).items():
-            if value is not None:
-                yield (*place, name), value
+
+
+def _of_resources(way: Path, holder: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    if resources := section(holder.get("resources")):
+        for field in ("requests", "limits"):
+            yield from _said((*way, "resources", field), resources.get(field))
+
+
+def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
+    for name, value in section(amounts).items():
+        if value is not None:
+            yield (*place, name), value
 
 
 def requests_within_limits(body: Body) -> Iterator[tuple[Path, str]]:
