@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-manageme
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from gitops_ds.model import names
@@ -20,18 +20,24 @@ Writing = tuple[str, str]  # the field manager, and when it last wrote
 
 
 class Rivals:
-    """Remembers who had counted before we came; whoever counts after that is a rival."""
+    """Remembers who had counted before we came; whoever counts the probe after that, or counts again and again, is a rival.
 
-    def __init__(self) -> None:
+    Once or twice may be a person's tool that wrote a status back as it was.
+    """
+
+    def __init__(self, patience: int = 3) -> None:
+        """A rival may count that often less one before it is told."""
+        self._left = patience
         self._known: dict[str, frozenset[Writing]] | None = None
 
-    def listed(self, bodies: Iterable[Body]) -> str:
+    def listed(self, bodies: Collection[Body]) -> str:
         """Takes a list of all DaemonSets; returns the field manager of a rival, or nothing. The first list only sets the scene."""
         known, self._known = self._known, {_uid(body): counting(body) for body in bodies}
         if known is None:
             return ""
-        fresh = (_newest(writings - known.get(uid, frozenset())) for uid, writings in self._known.items())
-        return next(filter(None, fresh), "")
+        fresh = {uid: writings - known.get(uid, frozenset()) for uid, writings in self._known.items()}
+        probed = any(fresh[_uid(body)] for body in bodies if is_probe(body))
+        return self._judge(frozenset().union(*fresh.values()), probed)
 
     def changed(self, body: Body) -> str:
         """Takes a DaemonSet that is new or changed; returns the field manager of a rival, or nothing."""
@@ -39,7 +45,11 @@ class Rivals:
             return ""
         before, now = self._known.get(_uid(body), frozenset()), counting(body)
         self._known[_uid(body)] = now
-        return _newest(now - before)
+        return self._judge(now - before, is_probe(body))
+
+    def _judge(self, fresh: frozenset[Writing], probed: bool) -> str:
+        self._left -= len(fresh)
+        return _newest(fresh) if probed or self._left <= 0 else ""
 
     def gone(self, body: Body) -> None:
         """Forgets a DaemonSet."""
