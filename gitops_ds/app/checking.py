@@ -54,15 +54,35 @@ class Checked:
     suppressed: tuple[tuple[Finding, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of a cluster."""
+
+    head: Snapshot
+    base: Snapshot | None
+    live: Live
+
+
 async def check(repository: repositories.Named, at: str | None, wanted: Wanted) -> Checked:
     """Renders and checks every cluster, once for each side. Raises UsageError for a base or a cluster that is not there."""
+    return of(await sides(repository, at, wanted), wanted)
+
+
+async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) -> Sides:
+    """Reads what a check looks at."""
     live = inventory.read(wanted.inventory) if wanted.inventory else Live()
     head = await repositories.snapshot(repository, at)
+    base = await repositories.base_snapshot(repository, wanted.base, at) if wanted.base is not None else None
+    return Sides(head, base, live)
+
+
+def of(sides: Sides, wanted: Wanted) -> Checked:
+    """The check of what was read. Raises UsageError for a cluster that is not there."""
+    head, base, live = sides.head, sides.base, sides.live
     names = wanted.clusters or rendering.clusters(head) or ("",)
     found = {name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, nodes=live.nodes) for name in names}
-    if wanted.base is None:
+    if base is None:
         return Checked(head, tuple(found.values()), _together(list(found.values())))
-    base = await repositories.base_snapshot(repository, wanted.base, at)
     there = rendering.clusters(base)
     compared, changed, played = [], {}, _Rehearsals(live)
     for name, after in found.items():
