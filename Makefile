@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane check test test-fast conformance demo bench lock schemas clean
+.PHONY: help setup setup-system controlplane gitea check test test-fast conformance demo bench lock schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ setup-system: ## programs that tests need from the system (sshd and the like), b
 controlplane: $(STAMP) ## a real API server, etcd, scheduler and kwok from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane
 
+gitea: $(STAMP) ## a real forge from its Go module, into a cache
+	@PYTHON=$(abspath $(BIN)/python) scripts/gitea
+
 check: $(STAMP) ## format, lint, types, layers: the same at a desk, in pre-commit and in CI
 	@scripts/check
 
@@ -34,10 +37,11 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
 	@scripts/setup-system --check
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: $(STAMP) ## what needs neither a control plane nor programs of the system: less than a minute
-	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system"
+	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not forge"
 
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null

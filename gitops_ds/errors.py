@@ -13,6 +13,9 @@
     │   ├── HistoryRewound         the branch went backwards; needs consent
     │   ├── PushRejected           retry: someone pushed first
     │   └── ExpansionFailed        kustomize or helm
+    ├── ForgeError (3)             GitHub, GitLab, Gitea, Forgejo: what they say of a comment or a status
+    │   ├── ForgeUnreachable       retry
+    │   └── ForgeDenied            a token without the right
     └── ClusterError (3)           the API server; carries its HTTP status and reason
         ├── ClusterUnreachable     retry
         ├── Unauthorized           401
@@ -95,6 +98,20 @@ class PushRejected(SourceError):
 
 class ExpansionFailed(SourceError):
     """kustomize or helm did not turn its directory into manifests."""
+
+
+class ForgeError(GitopsError):
+    """A forge refused, or did not answer as one."""
+
+
+class ForgeUnreachable(ForgeError):
+    """No answer within the time, a passing failure, or too many requests for it."""
+
+    retryable = True
+
+
+class ForgeDenied(ForgeError):
+    """The token is unknown there, or lacks a right that the message names."""
 
 
 class ClusterError(GitopsError):

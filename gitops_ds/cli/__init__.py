@@ -15,6 +15,7 @@ from gitops_ds.errors import GitopsError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a small valid repository to begin with."),
     "check": ("check", "Check a repository, as a pull request would be."),
+    "comment": ("comment", "Put a check's report under its pull request."),
     "render": ("render", "Print the manifests that a repository means."),
     "explain": ("explain", "Print a value and every file:line that set it."),
     "plan": ("plan", "Show what an apply would do."),

@@ -125,36 +125,28 @@ def _changed(group: checking.Changed) -> Changed:
 def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
     """What is known of the run: versions, commit, and where the CI shows files and logs."""
     from gitops_ds import __version__
+    from gitops_ds.app import surroundings
+    from gitops_ds.forges import environment
     from gitops_ds.model.finding import Severity
     from gitops_ds.report.findings import About
 
     commit = snapshot.commit
-    sha = commit.id if commit else os.environ.get("GITHUB_SHA") or os.environ.get("CI_COMMIT_SHA") or ""
-    permalink, full = _links(os.environ, sha)
+    merged = environment.checked_out(os.environ)
+    sha = commit.id if commit else merged
+    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull request is at.
+    head = environment.head(os.environ, surroundings.event(os.environ)) if sha == merged else sha
     return About(
         version=__version__,
         key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
         scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
-        head=sha[:12],
+        head=head[:12],
         base=given["base"] or "",
-        permalink=permalink,
-        full=full,
+        permalink=environment.files_link(os.environ, sha),
+        full=environment.run_link(os.environ),
         at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
         fail_on=Severity(given["fail_on"]),
         rules=_rules(with_pages=any(format == "sarif" for format, _ in given["output"])),
     )
-
-
-def _links(environ: Mapping[str, str], sha: str) -> tuple[str, str]:
-    """Where a commit's files and this run can be looked at, by what GitHub, Gitea, Forgejo and GitLab tell their jobs."""
-    if environ.get("GITHUB_REPOSITORY"):
-        home = f"{environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{environ['GITHUB_REPOSITORY']}"
-        files = "src/commit" if environ.get("GITEA_ACTIONS") or environ.get("FORGEJO_ACTIONS") else "blob"
-        run = environ.get("GITHUB_RUN_ID")
-        return (f"{home}/{files}/{sha}" if sha else ""), (f"{home}/actions/runs/{run}" if run else "")
-    if project := environ.get("CI_PROJECT_URL"):
-        return (f"{project}/-/blob/{sha}" if sha else ""), environ.get("CI_JOB_URL", "")
-    return "", ""
 
 
 def _rules(*, with_pages: bool) -> dict[str, RuleText]:

@@ -1,0 +1,30 @@
+"""What the CI around a command says: its variables, and the event that its job runs for."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+_LONGEST_EVENT: Final = 32 * 2**20
+
+
+def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """The event behind GITHUB_EVENT_PATH; empty where there is none that can be read."""
+    name = environ.get("GITHUB_EVENT_PATH")
+    try:
+        found = orjson.loads(read(name, _LONGEST_EVENT)) if name else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read(name: str, most: int) -> bytes:
+    """The beginning of a file. Raises OSError, and ValueError for a pipe and the like, which would keep us waiting."""
+    if not stat.S_ISREG(Path(name).stat().st_mode):
+        raise ValueError("it is no file")
+    with Path(name).open("rb") as file:
+        return file.read(most)

@@ -1,0 +1,64 @@
+"""`gitops-ds comment`: a report under the pull request, and the status of its commit."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.option("--report", required=True, metavar="FILE", help="What `check -o markdown=FILE` wrote; `-`: from stdin.")
+@options.option("--forge", type=click.Choice(["github", "gitlab", "gitea", "forgejo"]), help="Default: the one whose CI this is.")
+@options.option("--url", default="", help="The forge's address, where it is not the CI's.")
+@options.option("--project", default="", metavar="OWNER/NAME", help="The repository there.")
+@options.option("--number", type=click.IntRange(1), default=None, help="The pull or merge request.")
+@options.option("--sha", default="", help="The commit that the report is of.")
+@options.option("--key", default="", help="Which of several comments; default: the report's own.")
+@options.option("--status", default="", metavar="NAME", help="The name of the commit status; default: gitops-ds/KEY.")
+@options.option("--only", type=click.Choice(["comment", "status"]), help="Only one of the two.")
+@options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
+@options.option("--timeout", type=click.FloatRange(1, 3600), default=120, show_default=True, help="Seconds for all of it.")
+@options.option("--allow-http", is_flag=True, help="Send the token over http, to a server of your own network.")
+@options.option("--dry-run", is_flag=True, help="Only say what would be done; needs no token.")
+@options.common
+def comment(**given: Any) -> int:
+    """Post or update one comment with a check's report, and set the commit status.
+
+    The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
+    """
+    return options.run(_comment(given))
+
+
+async def _comment(given: dict[str, Any]) -> int:
+    from gitops_ds import errors
+    from gitops_ds.app import commenting
+    from gitops_ds.forges.dialects import Kind
+    from gitops_ds.model.finding import Severity
+
+    wanted = commenting.Wanted(
+        given["report"],
+        Kind(given["forge"]) if given["forge"] else None,
+        given["url"],
+        given["project"],
+        given["number"] or 0,
+        given["sha"],
+        given["key"],
+        given["status"],
+        given["only"] or "",
+        Severity(given["fail_on"]),
+        given["allow_http"],
+    )
+    task = commenting.task(wanted, os.environ)
+    if given["dry_run"]:
+        click.echo("\n".join(commenting.plan(task)))
+        return 0
+    done = await commenting.carry_out(task, os.environ, given["timeout"])
+    for line in done.told:
+        click.echo(line)
+    if done.refused:
+        raise errors.ForgeError("; ".join(map(str, done.refused)))
+    return 0

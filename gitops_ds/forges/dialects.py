@@ -1,0 +1,388 @@
+"""How each forge is asked, and how its answers are read. Pure.
+
+GitHub: https://docs.github.com/rest; GitLab: https://docs.gitlab.com/api/rest/; Gitea and Forgejo: /api/swagger of a server.
+A pull request is what GitLab calls a merge request, a comment what it calls a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+PER_PAGE: Final = 100  # the most that GitHub and GitLab give
+
+
+class Kind(StrEnum):
+    """Which forge; Forgejo speaks as Gitea does."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    FORGEJO = "forgejo"
+
+
+class State(StrEnum):
+    """What a commit's status says."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ERROR = "error"
+
+
+class Doing(StrEnum):
+    """What a request is for, in the words of a refusal."""
+
+    KNOW = "say whose token it is"
+    LOOK = "show the pull request"
+    FIND = "show its comments"
+    WRITE = "take the comment"
+    MARK = "take the commit status"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: the path is below the API's address, its query included; a body is sent as JSON."""
+
+    doing: Doing
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is said of a commit: under which name, in a few words, and where to read more. `run` is the CI's own run, for GitLab."""
+
+    name: str
+    state: State
+    description: str = ""
+    url: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment as it stands there; `author` is in the form in which `Dialect.me` tells us who we are."""
+
+    id: int
+    author: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository on a forge (GitLab takes its number as well), and one of its pull requests (0: none)."""
+
+    project: str
+    number: int = 0
+
+
+class Dialect(Protocol):
+    """One forge's way. What reads an answer raises LookupError, TypeError or ValueError for one that is none of the forge's."""
+
+    @property
+    def name(self) -> str:
+        """What people call the forge."""
+
+    @property
+    def pull_request(self) -> str:
+        """What it calls a pull request."""
+
+    def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
+        """What each request carries."""
+
+    def whoami(self) -> Request:
+        """Asks whose token it is."""
+
+    def me(self, reply: Any) -> str:
+        """Who we are, as the author of a comment is called."""
+
+    def pull(self, place: Place) -> Request:
+        """Asks for a pull request."""
+
+    def head(self, reply: Any) -> str:
+        """The commit that the pull request is at."""
+
+    def open_from(self, place: Place, branch: str) -> Request | None:
+        """Asks for the open pull requests from `OWNER:BRANCH`, where the forge can tell."""
+
+    def comments(self, place: Place, page: int) -> Request:
+        """Asks for a page of comments, from 1."""
+
+    def comment(self, item: Any) -> Comment:
+        """One comment of the page."""
+
+    def create(self, place: Place, body: str) -> Request:
+        """Writes a comment."""
+
+    def update(self, place: Place, id: int, body: str) -> Request:
+        """Writes a comment anew."""
+
+    def status(self, place: Place, sha: str, status: Status) -> Request:
+        """Sets the status of a commit."""
+
+    def needed(self, doing: Doing, *, of_job: bool) -> str:
+        """What a token needs for that, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitHub:
+    """GitHub, also on a server of one's own."""
+
+    name: str = "GitHub"
+    pull_request: str = "pull request"
+
+    def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
+        """A bearer token, and the version of the API that this is written for."""
+        return {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
+
+    def whoami(self) -> Request:
+        """By GraphQL: the REST API does not tell the token of a workflow or an app who it is."""
+        return Request(Doing.KNOW, "POST", "graphql", {"query": "{viewer{login}}"})
+
+    def me(self, reply: Any) -> str:
+        """The login; of a workflow `github-actions[bot]`."""
+        return _text(reply["data"]["viewer"]["login"]).lower()
+
+    def pull(self, place: Place) -> Request:
+        """https://docs.github.com/rest/pulls/pulls#get-a-pull-request"""
+        return Request(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls/{place.number}")
+
+    def head(self, reply: Any) -> str:
+        """Not the merge commit, which is what a workflow checks out."""
+        return _text(reply["head"]["sha"])
+
+    def open_from(self, place: Place, branch: str) -> Request | None:
+        """Of a fork the event of a `workflow_run` names no pull request, but its branch."""
+        query = urlencode({"state": "open", "head": branch, "per_page": PER_PAGE})
+        return Request(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls?{query}")
+
+    def comments(self, place: Place, page: int) -> Request:
+        """https://docs.github.com/rest/issues/comments"""
+        path = f"repos/{_project(place)}/issues/{place.number}/comments?per_page={PER_PAGE}&page={page}"
+        return Request(Doing.FIND, "GET", path)
+
+    def comment(self, item: Any) -> Comment:
+        """The user is null where the account is gone."""
+        return Comment(int(item["id"]), _text((item.get("user") or {}).get("login") or "").lower(), _text(item["body"] or ""))
+
+    def create(self, place: Place, body: str) -> Request:
+        """A pull request is an issue here."""
+        return Request(Doing.WRITE, "POST", f"repos/{_project(place)}/issues/{place.number}/comments", {"body": body})
+
+    def update(self, place: Place, id: int, body: str) -> Request:
+        """https://docs.github.com/rest/issues/comments#update-an-issue-comment"""
+        return Request(Doing.WRITE, "PATCH", f"repos/{_project(place)}/issues/comments/{id}", {"body": body})
+
+    def status(self, place: Place, sha: str, status: Status) -> Request:
+        """https://docs.github.com/rest/commits/statuses; the description has at most 140 characters."""
+        body = {"state": status.state.value, "context": status.name, "description": _cut(status.description, 140)}
+        body |= {"target_url": status.url} if status.url else {}
+        return Request(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
+
+    def needed(self, doing: Doing, *, of_job: bool) -> str:
+        """https://docs.github.com/actions/reference/workflow-syntax-for-github-actions#permissions"""
+        match doing:
+            case Doing.KNOW | Doing.LOOK | Doing.FIND:
+                return "`pull-requests: read`"
+            case Doing.WRITE:
+                return "`pull-requests: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
+            case Doing.MARK:
+                return "`statuses: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Gitea(GitHub):
+    """Gitea and Forgejo: GitHub's paths, with users of their own and scopes."""
+
+    name: str = "Gitea"
+
+    def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
+        """The token in the old form, which every version takes."""
+        return {"Authorization": f"token {token}", "Accept": "application/json"}
+
+    def whoami(self) -> Request:
+        """The user of the token."""
+        return Request(Doing.KNOW, "GET", "user")
+
+    def me(self, reply: Any) -> str:
+        """The login."""
+        return _text(reply["login"]).lower()
+
+    def open_from(self, place: Place, branch: str) -> Request | None:
+        """There is no way to ask."""
+        return None
+
+    def needed(self, doing: Doing, *, of_job: bool) -> str:
+        """https://docs.gitea.com/development/oauth2-provider#scopes"""
+        match doing:
+            case Doing.KNOW:
+                return "the scope `read:user`, to tell our own comment from others'"
+            case Doing.LOOK:
+                return "the scope `read:repository`, and an account that may see the repository"
+            case Doing.FIND:
+                return "the scope `read:issue`"
+            case Doing.WRITE:
+                return "the scope `write:issue`, and an account that may comment there"
+            case Doing.MARK:
+                return "the scope `write:repository`, and an account that may write to the repository"
+
+
+_GITLAB_STATES: Final[Mapping[State, str]] = {
+    State.PENDING: "pending",
+    State.SUCCESS: "success",
+    State.FAILURE: "failed",
+    State.ERROR: "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GitLab:
+    """GitLab; the project is its number or its path."""
+
+    name: str = "GitLab"
+    pull_request: str = "merge request"
+
+    def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
+        """https://docs.gitlab.com/api/rest/authentication/"""
+        return {"JOB-TOKEN" if of_job else "PRIVATE-TOKEN": token, "Accept": "application/json"}
+
+    def whoami(self) -> Request:
+        """The user of the token; a project's token has one of its own."""
+        return Request(Doing.KNOW, "GET", "user")
+
+    def me(self, reply: Any) -> str:
+        """The user's number: names can be changed."""
+        return str(int(reply["id"]))
+
+    def pull(self, place: Place) -> Request:
+        """https://docs.gitlab.com/api/merge_requests/#get-single-mr"""
+        return Request(Doing.LOOK, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}")
+
+    def head(self, reply: Any) -> str:
+        """The tip of the source branch."""
+        return _text(reply["sha"])
+
+    def open_from(self, place: Place, branch: str) -> Request | None:
+        """Never asked: the job's variables name the merge request."""
+        return None
+
+    def comments(self, place: Place, page: int) -> Request:
+        """https://docs.gitlab.com/api/notes/, the oldest first"""
+        query = f"per_page={PER_PAGE}&page={page}&sort=asc&order_by=created_at"
+        return Request(Doing.FIND, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes?{query}")
+
+    def comment(self, item: Any) -> Comment:
+        """A note."""
+        return Comment(int(item["id"]), str((item.get("author") or {}).get("id") or ""), _text(item["body"] or ""))
+
+    def create(self, place: Place, body: str) -> Request:
+        """https://docs.gitlab.com/api/notes/#create-new-merge-request-note"""
+        return Request(Doing.WRITE, "POST", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes", {"body": body})
+
+    def update(self, place: Place, id: int, body: str) -> Request:
+        """https://docs.gitlab.com/api/notes/#modify-existing-merge-request-note"""
+        path = f"projects/{_encoded(place)}/merge_requests/{place.number}/notes/{id}"
+        return Request(Doing.WRITE, "PUT", path, {"body": body})
+
+    def status(self, place: Place, sha: str, status: Status) -> Request:
+        """https://docs.gitlab.com/api/commits/#set-commit-pipeline-status
+
+        The pipeline is named, because several may run for a commit, and GitLab would take the newest.
+        """
+        body: dict[str, Any] = {"state": _GITLAB_STATES[status.state], "name": status.name}
+        body |= {"description": _cut(status.description, 255)}
+        body |= {"target_url": status.url} if status.url else {}
+        body |= {"pipeline_id": int(status.run)} if status.run.isdigit() else {}
+        return Request(Doing.MARK, "POST", f"projects/{_encoded(place)}/statuses/{sha}", body)
+
+    def needed(self, doing: Doing, *, of_job: bool) -> str:
+        """https://docs.gitlab.com/user/permissions/"""
+        if of_job:
+            return "more than a job's own may do: put a project access token with the scope `api` into a masked GITLAB_TOKEN"
+        match doing:
+            case Doing.KNOW | Doing.LOOK | Doing.FIND:
+                return "the scope `api`, and a member who may see the project"
+            case Doing.WRITE:
+                return "the scope `api` and the role Reporter"
+            case Doing.MARK:
+                return "the scope `api` and the role Developer (Maintainer for a protected branch)"
+
+
+def dialect(kind: Kind) -> Dialect:
+    """How that forge is spoken to."""
+    match kind:
+        case Kind.GITHUB:
+            return GitHub()
+        case Kind.GITLAB:
+            return GitLab()
+        case Kind.GITEA:
+            return Gitea()
+        case Kind.FORGEJO:
+            return Gitea("Forgejo")
+
+
+_API: Final[Mapping[Kind, str]] = {
+    Kind.GITHUB: "/api/v3",
+    Kind.GITLAB: "/api/v4",
+    Kind.GITEA: "/api/v1",
+    Kind.FORGEJO: "/api/v1",
+}
+_PUBLIC: Final[Mapping[Kind, str]] = {Kind.GITHUB: "https://github.com", Kind.GITLAB: "https://gitlab.com"}
+
+
+def api_address(kind: Kind, url: str = "") -> str:
+    """The address of the API for that of a server, or of the API itself; without any the public one. Empty where there is none."""
+    url = (url or _PUBLIC.get(kind, "")).rstrip("/")
+    if not url or url == "https://api.github.com" or url.endswith(_API[kind]):
+        return url
+    return "https://api.github.com" if url == "https://github.com" else url + _API[kind]
+
+
+def address(api: str, path: str) -> str:
+    """The whole URL of a request. GraphQL lies beside a server's `/api/v3`."""
+    return f"{api.removesuffix('/v3')}/graphql" if path == "graphql" else f"{api}/{path}"
+
+
+_LOOPBACK: Final = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
+
+
+def exposed(url: str) -> bool:
+    """Whether a token sent there could be read on the way."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not _LOOPBACK.fullmatch(parts.hostname or "")
+
+
+_SHA: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def is_commit(text: str) -> bool:
+    """Whether it is the whole id of a commit."""
+    return _SHA.fullmatch(text) is not None
+
+
+def _project(place: Place) -> str:
+    return quote(place.project, safe="/")
+
+
+def _encoded(place: Place) -> str:
+    return quote(place.project, safe="")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,337 @@
+"""One comment and one status, whatever GitHub and GitLab do: pages, other people, limits, failures, lost answers, redirects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pytest
+from aiohttp import web
+
+from gitops_ds import errors
+from gitops_ds.forges import dialects
+from gitops_ds.forges.access import Access, Token
+from gitops_ds.forges.client import Clock, Forge, Posted
+from gitops_ds.forges.dialects import Kind, State, Status
+from gitops_ds.forges.sticky import Sticky
+from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
+
+T = TypeVar("T")
+MARKER = "<!-- gitops-ds:report key=check v=1 -->"
+FIRST = Sticky(MARKER, "first\n", HEAD, (1, 1))
+SECOND = Sticky(MARKER, "second\n", HEAD, (2, 1))
+STATUS = Status("gitops-ds/check", State.FAILURE, "1 error, 0 warnings, 0 info", "https://ci.example/1")
+SERVERS = pytest.mark.parametrize("kind", [Kind.GITHUB, Kind.GITLAB])
+
+
+@dataclass
+class Time:
+    """A clock that a pause moves on."""
+
+    now: float = 1_800_000_000.0
+    pauses: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.sleep)
+
+
+def server(kind: Kind) -> Server:
+    return GitHub() if kind is Kind.GITHUB else GitLab()
+
+
+def run(
+    kind: Kind,
+    on: Server,
+    work: Callable[[Forge], Awaitable[T]],
+    *,
+    token: str = "good-token",
+    time: Time | None = None,
+    patience: float = 120.0,
+) -> T:
+    """What came of the work with a client of the running server."""
+
+    async def inner() -> T:
+        async with on.running():
+            project = "acme/agents" if kind is Kind.GITHUB else "42"
+            access = Access(kind, dialects.api_address(kind, on.url), Token("TOKEN", token), project)
+            async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
+                return await work(forge)
+
+    return asyncio.run(inner())
+
+
+async def both(forge: Forge) -> list[Posted]:
+    return [await forge.comment(7, FIRST), await forge.comment(7, SECOND), await forge.comment(7, SECOND)]
+
+
+@SERVERS
+def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(kind: Kind) -> None:
+    on = server(kind)
+    assert run(kind, on, both) == [Posted.CREATED, Posted.UPDATED, Posted.UNCHANGED]
+    (comment,) = on.comments
+    assert comment.body == SECOND.body
+    assert comment.body.startswith(f"{MARKER}\n<!-- gitops-ds:posted commit={HEAD} run=2.1 -->\nsecond")
+
+
+@SERVERS
+def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: Kind) -> None:
+    on = server(kind)
+    mallory, us = on.users["other-token"], on.users["good-token"]
+    for i in range(250):
+        on.add(mallory, f"talk {i}")
+    mine = on.add(us, FIRST.body)
+    on.add(us, f"no report, though it quotes one:\n{MARKER}")
+    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is Posted.UPDATED
+    assert mine.body == SECOND.body
+    assert len(on.comments) == 252
+
+
+@SERVERS
+def test_anothers_comment_with_our_marker_is_left_alone(kind: Kind) -> None:
+    on = server(kind)
+    theirs = on.add(on.users["other-token"], FIRST.body)
+    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is Posted.CREATED
+    assert theirs.body == FIRST.body
+    assert [one.author.login for one in on.comments] == ["mallory", "gitops-bot"]
+
+
+@SERVERS
+def test_a_comment_of_another_key_is_another_comment(kind: Kind) -> None:
+    on = server(kind)
+    other = on.add(on.users["good-token"], Sticky("<!-- gitops-ds:report key=fleet v=1 -->", "x\n", HEAD).body)
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
+    assert "key=fleet" in other.body
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("there", "posted"),
+    [
+        (SECOND, Posted.NEWER),
+        (Sticky(MARKER, "attempt\n", HEAD, (1, 2)), Posted.NEWER),
+        (Sticky(MARKER, "earlier\n", HEAD, (1,)), Posted.UPDATED),
+        (Sticky(MARKER, "of another commit\n", "b" * 40, (9, 9)), Posted.UPDATED),
+        (Sticky(MARKER, "nobody knows when\n", HEAD), Posted.UPDATED),
+    ],
+)
+def test_the_report_of_a_later_run_for_the_same_commit_stays(kind: Kind, there: Sticky, posted: Posted) -> None:
+    on = server(kind)
+    comment = on.add(on.users["good-token"], there.body)
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is posted
+    assert comment.body == (there if posted is Posted.NEWER else FIRST).body
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("fault", "pauses"),
+    [
+        (Fault(502, method="GET"), [1.0]),
+        (Fault(503, {"Retry-After": "7"}, method="GET"), [7.0]),
+        (Fault(429, {"Retry-After": "9"}, method="GET"), [9.0]),
+        (Fault(500, method="POST"), [1.0]),
+        (Fault(0, method="GET", cut=True), [1.0]),
+    ],
+)
+def test_what_passes_is_waited_for(kind: Kind, fault: Fault, pauses: list[float]) -> None:
+    on, time = server(kind), Time()
+    # A GET on a connection that ends is sent once more by the library itself.
+    on.faults = [replace(fault, status=fault.status or 200)] * (2 if fault.cut else 1)
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST), time=time) is Posted.CREATED
+    assert time.pauses == pauses
+    assert len(on.comments) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "pause"),
+    [
+        (
+            Fault(403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000030"}, {"message": "API rate limit exceeded"}),
+            31.0,
+        ),
+        (Fault(403, {"Retry-After": "20"}, {"message": "You have exceeded a secondary rate limit."}), 20.0),
+        (Fault(403, {}, {"message": "You have exceeded a secondary rate limit."}), 60.0),
+        (Fault(429, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1799999990"}, {"message": "too many"}), 1.0),
+    ],
+)
+def test_the_limits_of_github_are_waited_out_as_it_asks(fault: Fault, pause: float) -> None:
+    on, time = GitHub(), Time()
+    on.faults = [fault]
+    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS), time=time)
+    assert time.pauses == [pause]
+    assert [one["context"] for one in on.statuses] == ["gitops-ds/check"]
+
+
+@SERVERS
+def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: Kind) -> None:
+    on, time = server(kind), Time()
+    on.faults = [Fault(429, {"Retry-After": "1800"}, {"message": "slow down"})]
+    with pytest.raises(errors.ForgeUnreachable, match=r"429 slow down.*1800 s more"):
+        run(kind, on, lambda forge: forge.status(HEAD, STATUS), time=time)
+    assert time.pauses == []
+
+
+@SERVERS
+def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: Kind) -> None:
+    on, time = server(kind), Time()
+    on.faults = [Fault(503) for _ in range(100)]
+    start = time.now
+    with pytest.raises(errors.ForgeUnreachable, match="503"):
+        run(kind, on, lambda forge: forge.comment(7, FIRST), time=time, patience=60)
+    assert time.now - start < 60
+    assert time.pauses[:5] == [1, 2, 4, 8, 16]
+
+
+@SERVERS
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: Kind, cut: bool) -> None:
+    on = server(kind)
+    on.faults = [Fault(502, {}, {}, "POST", "comments" if kind is Kind.GITHUB else "notes", applied=True, cut=cut)]
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
+    assert [one.body for one in on.comments] == [FIRST.body]
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("rights", "words"),
+    [
+        ({"read"}, {Kind.GITHUB: "`pull-requests: write`", Kind.GITLAB: "the scope `api` and the role Reporter"}),
+        (set(), {Kind.GITHUB: "`pull-requests: read`", Kind.GITLAB: "the scope `api`"}),
+    ],
+)
+def test_a_token_without_the_right_is_told_which(kind: Kind, rights: set[str], words: dict[Kind, str]) -> None:
+    on = server(kind)
+    on.users["weak"] = User("weak", 5, frozenset(rights))
+    with pytest.raises(errors.ForgeDenied) as refused:
+        run(kind, on, lambda forge: forge.comment(7, FIRST), token="weak")
+    assert f"the token of TOKEN needs {words[kind]}" in str(refused.value)
+    assert "weak" not in str(refused.value)
+    assert on.comments == []
+
+
+@SERVERS
+def test_a_token_that_may_not_set_a_status_is_told_so(kind: Kind) -> None:
+    on = server(kind)
+    on.users["weak"] = User("weak", 5, frozenset({"read", "comment"}))
+    needed = "`statuses: write`" if kind is Kind.GITHUB else "Developer"
+    with pytest.raises(errors.ForgeDenied, match=needed):
+        run(kind, on, lambda forge: forge.status(HEAD, STATUS), token="weak")
+
+
+@SERVERS
+def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: Kind) -> None:
+    on = server(kind)
+    with pytest.raises(errors.ForgeDenied, match="does not know the token of TOKEN"):
+        run(kind, on, lambda forge: forge.head(7), token="bad")
+    with pytest.raises(errors.ForgeDenied, match=r"no such (pull|merge) request"):
+        run(kind, on, lambda forge: forge.head(8))
+
+
+@SERVERS
+def test_the_token_never_goes_to_another_host_and_is_never_told(kind: Kind) -> None:
+    on, other = server(kind), server(kind)
+
+    async def work(forge: Forge) -> str:
+        async with other.running():
+            on.faults = [Fault(307, {"Location": f"{other.url}/elsewhere"})]
+            return await forge.head(7)
+
+    with pytest.raises(errors.ForgeError, match="leads to another server") as refused:
+        run(kind, on, work)
+    assert other.seen == []
+    on.faults = [Fault(422, {}, {"message": "good-token is\x1b[31m bad\n::error::x"})]
+    with pytest.raises(errors.ForgeError) as refused:
+        run(kind, on, lambda forge: forge.head(7))
+    assert "good-token" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_a_repository_that_was_renamed_is_followed_on_the_same_host() -> None:
+    on = GitHub()
+
+    async def work(forge: Forge) -> str:
+        on.faults = [Fault(301, {"Location": "/api/v3/repos/acme/agents/pulls/7"})]
+        return await forge.head(7)
+
+    assert run(Kind.GITHUB, on, work) == HEAD
+    on.faults = [Fault(307, {"Location": f"/api/v3/repos/acme/agents/statuses/{HEAD}"})]
+    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+    assert len(on.statuses) == 1
+    on.faults = [Fault(302, {"Location": f"/api/v3/repos/acme/agents/statuses/{HEAD}"})]
+    with pytest.raises(errors.ForgeError, match="redirect"):
+        run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+
+
+@SERVERS
+def test_a_server_that_is_no_forge_is_told(kind: Kind) -> None:
+    on = server(kind)
+    for body in ("hello", [], {"head": {}}, {"head": "x", "sha": 3}):
+        on.faults = [Fault(200, {}, body)]
+        with pytest.raises(errors.ForgeError, match="are --forge and --url right"):
+            run(kind, on, lambda forge: forge.head(7))
+
+
+def test_a_status_says_what_each_forge_takes() -> None:
+    long = Status("gitops-ds/check", State.FAILURE, "x" * 300, "https://ci.example/1", "77")
+    on: Server = GitHub()
+    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, long))
+    (told,) = on.statuses
+    assert told == {
+        "sha": HEAD,
+        "state": "failure",
+        "context": "gitops-ds/check",
+        "description": "x" * 139 + "…",
+        "target_url": "https://ci.example/1",
+    }
+    on = GitLab()
+    run(Kind.GITLAB, on, lambda forge: forge.status(HEAD, long))
+    (told,) = on.statuses
+    assert (told["state"], told["name"], told["pipeline_id"], len(told["description"])) == ("failed", "gitops-ds/check", 77, 255)
+
+
+def test_a_status_that_gitlab_has_already_is_no_failure() -> None:
+    on = GitLab()
+
+    async def twice(forge: Forge) -> None:
+        await forge.status(HEAD, STATUS)
+        await forge.status(HEAD, STATUS)
+
+    run(Kind.GITLAB, on, twice)
+    assert len(on.statuses) == 1
+
+
+def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
+    on = GitHub()
+    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:fix", HEAD)) == 7
+    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:fix", "b" * 40)) == 0
+    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:&head=acme:main", HEAD)) == 0
+
+
+def test_a_projects_name_is_one_part_of_a_path() -> None:
+    place = dialects.Place("acme/agents?x=1#y", 7)
+    assert dialects.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
+    assert dialects.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
+
+
+def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:
+    time = Time()
+
+    async def work() -> None:
+        app = web.AppRunner(web.Application())
+        await app.setup()
+        site = web.TCPSite(app, "127.0.0.1", 0)
+        await site.start()
+        port = app.addresses[0][1]
+        await app.cleanup()
+        access = Access(Kind.GITEA, f"http://127.0.0.1:{port}/api/v1", Token("TOKEN", "good-token"), "acme/agents")
+        async with Forge(access, 10, clock=time.clock()) as forge:
+            await forge.head(7)
+
+    with pytest.raises(errors.ForgeUnreachable, match="can't be reached"):
+        asyncio.run(work())
+    assert time.pauses == [1, 2, 4]

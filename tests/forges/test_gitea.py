@@ -1,0 +1,245 @@
+"""`gitops-ds comment` against a real Gitea: a pull request by a real push, and what its people see of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.report import markdown
+from tests.forges.gitea import Clone, Gitea
+
+pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
+PROGRAM = Path(sys.executable).with_name("gitops-ds")
+BOT_SCOPES = "read:user,write:issue,write:repository"
+MANIFEST = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: default}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: LABEL}}
+    spec:
+      containers: [{name: agent, image: registry.example/agent:1.0.0}]
+"""
+
+
+@dataclass
+class Review:
+    """A repository with an open pull request, and the token of a bot that may write there."""
+
+    gitea: Gitea
+    project: str
+    number: int
+    work: Clone
+    token: str
+
+    @property
+    def head(self) -> str:
+        return str(self.gitea.api("GET", f"/repos/{self.project}/pulls/{self.number}")["head"]["sha"])
+
+    def push(self, label: str) -> str:
+        """A new commit of the pull request: with the label `agent` it is right, with another not."""
+        (self.work.directory / "agent.yaml").write_text(MANIFEST.replace("LABEL", label))
+        return self.work.push("change", f"label {label}")
+
+    def check(self, report: Path) -> int:
+        """Checks the work tree as a job of that pull request does."""
+        return self._run("check", str(self.work.directory), "-q", "-o", f"markdown={report}", token="").returncode
+
+    def comment(self, report: Path, *words: str, token: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+        """The command in a job of that pull request."""
+        return self._run("comment", "--report", str(report), *words, token=self.token if token is None else token, **more)
+
+    def comments(self) -> list[dict[str, Any]]:
+        return list(self.gitea.api("GET", f"/repos/{self.project}/issues/{self.number}/comments"))
+
+    def statuses(self, sha: str) -> dict[str, tuple[str, str]]:
+        found = self.gitea.api("GET", f"/repos/{self.project}/commits/{urllib.parse.quote(sha)}/status")
+        return {one["context"]: (one["status"], one["description"]) for one in found["statuses"] or ()}
+
+    def _run(self, *words: str, token: str, **more: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.work.directory.parent),
+            "GITEA_ACTIONS": "true",
+            "GITHUB_SERVER_URL": self.gitea.url,
+            "GITHUB_API_URL": f"{self.gitea.url}/api/v1",
+            "GITHUB_REPOSITORY": self.project,
+            "GITHUB_REF": f"refs/pull/{self.number}/head",
+            "GITHUB_SHA": self.work.git("rev-parse", "HEAD"),
+            "GITHUB_RUN_ID": "5",
+            **more,
+        }
+        environment |= {"GITEA_TOKEN": token} if token else {}
+        done = subprocess.run([PROGRAM, *words], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert not token or token not in done.stdout + done.stderr
+        return done
+
+
+@pytest.fixture
+def review(gitea: Gitea, tmp_path: Path) -> Review:
+    name = f"fleet-{os.urandom(4).hex()}"
+    owner, bot = f"{name}-owner", f"{name}-bot"
+    for user in (owner, bot):
+        gitea.user(user)
+    own = gitea.token(owner, "all")
+    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, own)
+    gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, own)
+    work = gitea.clone(f"{owner}/{name}", tmp_path / "work", own)
+    (work.directory / "agent.yaml").write_text(MANIFEST.replace("LABEL", "agent"))
+    work.push("main", "an agent")
+    made = Review(gitea, f"{owner}/{name}", 0, work, gitea.token(bot, BOT_SCOPES))
+    made.push("another")
+    pull = gitea.api("POST", f"/repos/{owner}/{name}/pulls", {"head": "change", "base": "main", "title": "A change"}, own)
+    made.number = pull["number"]
+    return made
+
+
+def test_a_report_is_posted_written_anew_and_the_commit_has_its_status(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    assert review.check(report) == 1
+    first = review.comment(report)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.splitlines()[0] == f"comment created on {review.project}#{review.number}"
+    (posted,) = review.comments()
+    assert posted["body"].startswith("<!-- gitops-ds:report key=check v=1 -->\n")
+    assert "DS101" in posted["body"]
+    assert f"Checked `{review.head[:12]}`" in posted["body"]
+    state, words = review.statuses(review.head)["gitops-ds/check"]
+    assert state == "failure"
+    assert words.startswith("1 error")
+
+    assert review.comment(report).stdout.startswith("comment unchanged")
+    mended = review.push("agent")
+    assert review.check(report) == 0
+    again = review.comment(report)
+    assert again.stdout.splitlines()[0] == f"comment updated on {review.project}#{review.number}", again.stderr
+    (updated,) = review.comments()
+    assert updated["id"] == posted["id"]
+    assert "DS101" not in updated["body"]
+    assert review.statuses(mended)["gitops-ds/check"][0] == "success"
+
+
+def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    old = review.head
+    review.comment(report)
+    (before,) = review.comments()
+    newer = review.push("agent")
+    late = review.comment(report, "--sha", old)
+    assert late.returncode == 0
+    assert f"moved on to {newer[:12]}" in late.stdout
+    assert review.comments() == [before]
+    assert review.statuses(old)["gitops-ds/check"][0] == "failure"
+    assert review.statuses(newer) == {}
+
+
+def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    review.push("agent")
+    refused = review.comment(report)
+    assert refused.returncode == 2
+    assert "but this job is about" in refused.stderr
+    assert review.comments() == []
+
+
+def test_somebody_elses_comment_with_our_marker_is_left_alone(review: Review, tmp_path: Path) -> None:
+    path = f"/repos/{review.project}/issues/{review.number}/comments"
+    theirs = review.gitea.api("POST", path, {"body": f"{markdown.marker('check')}\nall is well"})
+    report = tmp_path / "report.md"
+    review.check(report)
+    assert review.comment(report).stdout.startswith("comment created")
+    assert review.comment(report).stdout.startswith("comment unchanged")
+    bodies = {one["id"]: one["body"] for one in review.comments()}
+    assert len(bodies) == 2
+    assert "all is well" in bodies[theirs["id"]]
+
+
+def test_two_checks_have_a_comment_and_a_status_each(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    review.comment(report)
+    review.comment(report, "--key", "fleet")
+    assert len(review.comments()) == 2
+    assert set(review.statuses(review.head)) == {"gitops-ds/check", "gitops-ds/fleet"}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "done", "words"),
+    [
+        ("read:user,read:repository,read:issue", [], ["`write:issue`", "`write:repository`"]),
+        ("read:user,write:repository,read:issue", ["status"], ["`write:issue`"]),
+        ("read:user,write:issue,read:repository", ["comment"], ["`write:repository`"]),
+        ("write:issue,write:repository", ["status"], ["`read:user`"]),
+        ("read:user,write:issue", ["comment"], ["`read:repository`"]),
+    ],
+)
+def test_a_token_without_a_right_is_told_which_one(
+    review: Review, tmp_path: Path, scopes: str, done: list[str], words: list[str]
+) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    bot = f"{review.project.partition('/')[2]}-bot"
+    refused = review.comment(report, token=review.gitea.token(bot, scopes))
+    assert refused.returncode == 3
+    for word in words:
+        assert word in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert ("status" in done) is bool(review.statuses(review.head))
+
+
+def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    stranger = f"{review.project.partition('/')[2]}-stranger"
+    review.gitea.user(stranger)
+    by_stranger = review.comment(report, token=review.gitea.token(stranger, BOT_SCOPES))
+    assert by_stranger.returncode == 3
+    assert "an account that may write to the repository" in by_stranger.stderr
+    unknown = review.comment(report, token="0" * 40)
+    assert unknown.returncode == 3
+    assert "does not know the token of GITEA_TOKEN" in unknown.stderr
+    none = review.comment(report, token="")
+    assert none.returncode == 2
+    assert "GITEA_TOKEN" in none.stderr
+
+
+def test_a_push_without_a_pull_request_has_a_status_and_no_comment(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    done = review.comment(report, GITHUB_REF="refs/heads/change")
+    assert done.returncode == 0, done.stderr
+    assert "no comment" in done.stdout
+    assert review.comments() == []
+    assert set(review.statuses(review.head)) == {"gitops-ds/check"}
+
+
+def test_a_dry_run_says_what_would_be_done_and_asks_nothing(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    review.check(report)
+    done = review.comment(report, "--dry-run", token="")
+    assert done.returncode == 0, done.stderr
+    assert f"would comment on {review.project}#{review.number}" in done.stdout
+    assert "would set status gitops-ds/check: failure (1 error" in done.stdout
+    assert review.comments() == []
+    assert review.statuses(review.head) == {}
+
+
+def test_the_biggest_report_is_taken(review: Review, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    text = f"{markdown.marker('check')}\n**gitops-ds check: no findings** in 1 files, 1 objects.\n"
+    filler = "x" * 99 + "\n"
+    foot = f"\n<sub>Checked `{review.head[:12]}`</sub>\n"
+    report.write_text(text + filler * ((markdown.COMMENT - len(text) - len(foot)) // len(filler)) + foot)
+    assert review.comment(report).returncode == 0
+    assert review.comment(report).stdout.startswith("comment unchanged")

@@ -1,0 +1,265 @@
+"""What is decided without a server: where a job runs, which token, which address, which report, when to try again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds import errors
+from gitops_ds.forges import access, dialects, environment, retries, sticky
+from gitops_ds.forges.dialects import Comment, Kind
+from gitops_ds.forges.sticky import Sticky
+from gitops_ds.model.finding import Severity
+from gitops_ds.report import markdown, posted
+from gitops_ds.report.findings import About
+from tests.report import made
+
+HEAD, MERGE = "a" * 40, "b" * 40
+ACTIONS = {
+    "GITHUB_REPOSITORY": "acme/agents",
+    "GITHUB_API_URL": "https://api.github.com",
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REF": "refs/pull/7/merge",
+    "GITHUB_SHA": MERGE,
+    "GITHUB_RUN_ID": "100",
+    "GITHUB_RUN_ATTEMPT": "2",
+}
+OF_PULL = {"pull_request": {"number": 7, "head": {"sha": HEAD}}}
+OF_RUN = {
+    "workflow_run": {
+        "id": 90,
+        "run_attempt": 1,
+        "event": "pull_request",
+        "head_sha": HEAD,
+        "head_branch": "fix",
+        "head_repository": {"owner": {"login": "contributor"}},
+        "html_url": "https://github.com/acme/agents/actions/runs/90",
+        "pull_requests": [],
+    }
+}
+GITLAB = {
+    "CI_API_V4_URL": "https://gitlab.example/api/v4",
+    "CI_PROJECT_ID": "42",
+    "CI_MERGE_REQUEST_IID": "7",
+    "CI_COMMIT_SHA": HEAD,
+    "CI_PIPELINE_ID": "100",
+    "CI_JOB_ID": "200",
+    "CI_JOB_URL": "https://gitlab.example/acme/agents/-/jobs/200",
+}
+
+
+def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
+    found = environment.read(ACTIONS, OF_PULL)
+    assert (found.kind, found.url, found.project, found.number) == (Kind.GITHUB, "https://api.github.com", "acme/agents", 7)
+    assert (found.sha, found.run) == (HEAD, (100, 2))
+    assert found.link == "https://github.com/acme/agents/actions/runs/100"
+    assert environment.read(ACTIONS, {}).number == 7
+    assert environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, {}).number == 0
+
+
+def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
+    found = environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
+    assert (found.number, found.sha, found.branch, found.run) == (0, HEAD, "contributor:fix", (90, 1))
+    own = {"workflow_run": {**OF_RUN["workflow_run"], "pull_requests": [{"number": 9}]}}
+    assert environment.read(ACTIONS, own).number == 9
+    push = {"workflow_run": {**OF_RUN["workflow_run"], "event": "push"}}
+    assert environment.read(ACTIONS, push).branch == ""
+
+
+@pytest.mark.parametrize(("mark", "kind"), [("GITEA_ACTIONS", Kind.GITEA), ("FORGEJO_ACTIONS", Kind.FORGEJO)])
+def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: Kind) -> None:
+    there = {**ACTIONS, "GITHUB_SERVER_URL": "https://git.example", "GITHUB_REF": "refs/pull/7/head", mark: "true"}
+    del there["GITHUB_API_URL"]
+    found = environment.read(there, {})
+    assert (found.kind, found.url, found.number) == (kind, "https://git.example/api/v1", 7)
+
+
+def test_a_job_of_gitlab() -> None:
+    found = environment.read(GITLAB, {})
+    assert (found.kind, found.project, found.number, found.sha, found.run) == (Kind.GITLAB, "42", 7, HEAD, (100, 200))
+    merged = {**GITLAB, "CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD, "CI_MERGE_REQUEST_PROJECT_ID": "41"}
+    assert environment.read(merged, {}).sha == HEAD
+    assert environment.read(merged, {}).project == "41"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(["number", "head", "sha", "id", "login"]), below),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["pull_request", "workflow_run"]), json_values), st.text(max_size=20))
+def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: str) -> None:
+    found = environment.read(dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event)
+    assert not found.sha or dialects.is_commit(found.sha)
+    assert found.number >= 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "environ", "name"),
+    [
+        (Kind.GITHUB, {"GITHUB_TOKEN": "x", "GH_TOKEN": "y"}, "GITHUB_TOKEN"),
+        (Kind.GITHUB, {"GITHUB_TOKEN": "x", "GITOPS_DS_TOKEN": "y"}, "GITOPS_DS_TOKEN"),
+        (Kind.GITLAB, {"CI_JOB_TOKEN": "x", "GITLAB_TOKEN": "y"}, "GITLAB_TOKEN"),
+        (Kind.GITLAB, {"CI_JOB_TOKEN": "x"}, "CI_JOB_TOKEN"),
+        (Kind.FORGEJO, {"GITEA_TOKEN": "x", "FORGEJO_TOKEN": "y"}, "FORGEJO_TOKEN"),
+        (Kind.GITEA, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}, "GITHUB_TOKEN"),
+    ],
+)
+def test_each_forge_has_its_own_variable(kind: Kind, environ: dict[str, str], name: str) -> None:
+    found = access.token(kind, environ)
+    assert found.name == name
+    assert found.value not in repr(found).replace(name, "")
+    assert found.of_job is (name == "CI_JOB_TOKEN")
+
+
+@pytest.mark.parametrize(
+    ("kind", "environ"),
+    [
+        (Kind.GITEA, {"GITHUB_TOKEN": "of another forge"}),
+        (Kind.GITHUB, {"GITLAB_TOKEN": "x"}),
+        (Kind.GITHUB, {}),
+        (Kind.GITHUB, {"GITHUB_TOKEN": " "}),
+        (Kind.GITHUB, {"GITHUB_TOKEN": "x\r\nHost: evil"}),
+    ],
+)
+def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kind: Kind, environ: dict[str, str]) -> None:
+    with pytest.raises(errors.UsageError) as refused:
+        access.token(kind, environ)
+    assert "evil" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "found"),
+    [
+        (Kind.GITHUB, "", "https://api.github.com"),
+        (Kind.GITHUB, "https://github.com/", "https://api.github.com"),
+        (Kind.GITHUB, "https://git.example", "https://git.example/api/v3"),
+        (Kind.GITHUB, "https://git.example/api/v3", "https://git.example/api/v3"),
+        (Kind.GITLAB, "", "https://gitlab.com/api/v4"),
+        (Kind.GITLAB, "https://example/gitlab", "https://example/gitlab/api/v4"),
+        (Kind.GITEA, "http://localhost:3000", "http://localhost:3000/api/v1"),
+        (Kind.FORGEJO, "http://[::1]:3000/", "http://[::1]:3000/api/v1"),
+    ],
+)
+def test_the_address_of_the_api_follows_from_the_servers(kind: Kind, url: str, found: str) -> None:
+    assert access.address(kind, url, allow_http=False) == found
+
+
+def test_graphql_lies_beside_the_rest() -> None:
+    assert dialects.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
+    assert dialects.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
+    assert dialects.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "git.example", "ftp://git.example", "https://me:secret@git.example", "https://git.example/?a=b"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(errors.UsageError, match="name the server's address") as refused:
+        access.address(Kind.GITEA, url, allow_http=True)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
+    for url in ("http://git.example", "http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
+        with pytest.raises(errors.UsageError, match="--allow-http"):
+            access.address(Kind.GITEA, url, allow_http=False)
+        assert access.address(Kind.GITEA, url, allow_http=True) == f"{url}/api/v1"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "message", "wait"),
+    [
+        (500, {}, "", 4.0),
+        (503, {"Retry-After": "30"}, "", 30.0),
+        (503, {"Retry-After": "Fri, 15 Jan 2027 08:00:20 GMT"}, "", 20.0),
+        (503, {"Retry-After": "Fri, 15 Jan 2027 07:00:20 GMT"}, "", 0.0),
+        (503, {"Retry-After": "soon"}, "", 4.0),
+        (408, {}, "", 4.0),
+        (429, {"Retry-After": "0"}, "", 0.0),
+        (429, {}, "", 4.0),
+        (429, {"RateLimit-Remaining": "0", "RateLimit-Reset": "1800000010"}, "", 11.0),
+        (403, {}, "You have exceeded a secondary rate limit", 240.0),
+        (403, {"X-RateLimit-Remaining": "4999"}, "Resource not accessible by integration", None),
+        (403, {}, "forbidden", None),
+        (401, {}, "", None),
+        (404, {}, "", None),
+        (422, {}, "", None),
+    ],
+)
+def test_when_a_request_is_sent_again(status: int, headers: dict[str, str], message: str, wait: float | None) -> None:
+    assert retries.wait(status, headers, message, 2, 1_800_000_000.0) == wait
+
+
+def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() -> None:
+    wanted = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
+    assert sticky.same(Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted)
+    assert not sticky.same(Comment(1, "me", wanted.body + "c"), wanted)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "<!-- gitops-ds:posted commit=zz run=1 -->", f"<!-- gitops-ds:posted commit={HEAD} run={'9' * 9999} -->"]
+)
+def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
+    assert not sticky.newer(Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD))
+
+
+@made.some_reports
+def test_every_report_is_read_back(report: Any) -> None:
+    about = About(version="1", key="the check / fleet", head="0123456789ab", base="main")
+    page = posted.read(markdown.as_page(report, about).encode())
+    count = report.count()
+    assert (page.key, page.head) == ("the-check-/-fleet", "0123456789ab")
+    assert page.count == {severity: count[severity] for severity in Severity}
+    assert page.text.startswith("**gitops-ds check: ")
+    assert posted.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
+
+
+def test_what_counts_is_the_footer_not_what_a_file_says() -> None:
+    text = "**gitops-ds check: no findings** in 1 files, 1 objects.\n\n```diff\n<sub>Checked `0123456`</sub>\n```\n"
+    assert posted.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
+
+
+GOOD = f"{markdown.marker('check')}\n**gitops-ds check: 1 error, 2 warnings, 0 info** in 3 files, 2 objects.\n"
+
+
+@pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
+def test_how_loud_a_report_is(level: str, loud: bool) -> None:
+    assert posted.read(GOOD.encode()).loud(Severity(level)) is loud
+    assert posted.read(GOOD.replace("1 error", "0 errors").encode()).loud(Severity(level)) is (level != "error")
+    assert not posted.read(GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()).loud(Severity(level))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"hello",
+        b"\xff\xfe",
+        GOOD.partition("\n")[0].encode(),
+        GOOD.replace("v=1", "v=2").encode(),
+        GOOD.replace("check v", "check --> v").encode(),
+        GOOD.replace("1 error", "-1 error").encode(),
+        b" " + GOOD.encode(),
+        GOOD.encode() + b"x" * 60_000,
+    ],
+)
+def test_what_no_check_wrote_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"it (has more|is no|does not)"):
+        posted.read(data)
+
+
+def test_nothing_in_a_report_acts_on_a_bot_or_calls_anybody() -> None:
+    evil = GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, image@sha256:ab\n\x1b[31mred\u202e\n"
+    text = posted.read(evil.encode()).text
+    assert not any(line.lstrip().startswith("/") for line in text.splitlines())
+    assert "@everyone" not in text
+    assert "@org" not in text
+    assert "image@sha256:ab" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
