@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.app import inventory, repositories
-from gitops_ds.core import rehearsal
-from gitops_ds.core.rehearsal import Rehearsal
-from gitops_ds.kinds import defaults
-from gitops_ds.model.change import Change, Operation
+from gitops_ds.kinds import crowds, pools
+from gitops_ds.model.census import Census
+from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.pipeline import prepare
+from gitops_ds.pipeline import outlook, prepare
+from gitops_ds.pipeline.outlook import Outlook
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import against, show
+from gitops_ds.plan import against, redact, show
 from gitops_ds.render import bundle as rendering
+from gitops_ds.validate import check as check_rules
+from gitops_ds.validate.sides import Sides as RuleSides
+from gitops_ds.validate.sides import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes."""
+    """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
+
+    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE.
+    """
 
     clusters: tuple[str, ...] = ()
     namespace: str = ""
     base: str | None = None
-    inventory: str | None = None
+    inventory: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,23 @@ class Changed:
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
-    rehearsals: Mapping[Key, Rehearsal] = field(default_factory=dict)
+    outlooks: Mapping[Key, Outlook] = field(default_factory=dict)
+    census: Census | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Where a cluster is not what the base says, by object: old is what the cluster has, new what the base says."""
+
+    cluster: str
+    objects: Mapping[Key, tuple[FieldChange, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
-    `suppressed` is what somebody answers for, each with the reason.
+    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no cluster's objects are known.
     """
 
     snapshot: Snapshot
@@ -52,15 +68,24 @@ class Checked:
     findings: tuple[Finding, ...]
     changed: tuple[Changed, ...] | None = None
     suppressed: tuple[tuple[Finding, str], ...] = ()
+    drift: tuple[Drift, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of a cluster."""
+    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of each cluster.
+
+    `live` has the empty name for what holds for every cluster. `again` is the head read a second time, where a rule asks for it.
+    """
 
     head: Snapshot
     base: Snapshot | None
-    live: Live
+    live: Mapping[str, Live]
+    again: Snapshot | None = None
+
+    def known(self, cluster: str) -> Live:
+        """What is known of a cluster."""
+        return self.live.get(cluster) or self.live.get("") or Live()
 
 
 async def check(repository: repositories.Named, at: str | None, wanted: Wanted) -> Checked:
@@ -70,48 +95,56 @@ async def check(repository: repositories.Named, at: str | None, wanted: Wanted) 
 
 async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) -> Sides:
     """Reads what a check looks at."""
-    live = inventory.read(wanted.inventory) if wanted.inventory else Live()
     head = await repositories.snapshot(repository, at)
+    live = inventory.read_each(wanted.inventory, rendering.clusters(head))
     base = await repositories.base_snapshot(repository, wanted.base, at) if wanted.base is not None else None
-    return Sides(head, base, live)
+    twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
+    return Sides(head, base, live, await repositories.snapshot(repository, at) if twice else None)
 
 
 def of(sides: Sides, wanted: Wanted) -> Checked:
     """The check of what was read. Raises UsageError for a cluster that is not there."""
-    head, base, live = sides.head, sides.base, sides.live
-    names = wanted.clusters or rendering.clusters(head) or ("",)
-    found = {name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, nodes=live.nodes) for name in names}
-    if base is None:
-        return Checked(head, tuple(found.values()), _together(list(found.values())))
+    head = sides.head
+    every = rendering.clusters(head)
+    names = wanted.clusters or every or ("",)
+    found = {name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, live=sides.known(name)) for name in names}
+    bundles = {name: one.bundle for name, one in found.items()}
+    more = list(check_rules.repository(bundles, head)) if set(names) >= set(every) else []
+    if sides.again is not None:
+        for name, bundle in bundles.items():
+            if bundle.rules.get("DS805"):
+                again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
+                more += check_rules.differing(bundle, again, head)
+    if sides.base is None:
+        return Checked(head, tuple(found.values()), _together(list(found.values()), more))
+    return _against(sides, sides.base, wanted, found, more)
+
+
+def _against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, Prepared], more: Sequence[Finding]) -> Checked:
+    """The same with what changes against the base."""
     there = rendering.clusters(base)
-    compared, changed, played = [], {}, _Rehearsals(live)
+    played = outlook.Rehearsals()
+    steps, compared, changed, drifted = [], [], [], []
     for name, after in found.items():
+        live = sides.known(name)
         if there and name and name not in there:  # the change brings this cluster
-            before = replace(after, bundle=replace(after.bundle, manifests={}))
+            before = replace(after.bundle, manifests={})
         else:
-            before = prepare.prepare(base, cluster=name if there else "", namespace=wanted.namespace)
-        compared.append(prepare.compared(before, after, head))
-        writes = [one for one in against.changes(before.bundle, after.bundle, live) if one.operation is not Operation.KEEP]
-        rehearsals = {one.key: played.of(before, one) for one in writes if one.rollout and one.rollout.rolls and live.nodes}
-        changed[name] = Changed((name,), tuple(writes), rehearsals)
-    return Checked(head, tuple(compared), _together(compared), _alike(changed.values()))
-
-
-class _Rehearsals:
-    """Plays each rollout on the known nodes, equal ones once."""
-
-    def __init__(self, live: Live) -> None:
-        self._nodes = live.nodes or ()
-        self._played: dict[tuple[str, str], Rehearsal] = {}
-
-    def of(self, before: Prepared, change: Change) -> Rehearsal:
-        old, new = before.bundle.manifests[change.key], change.manifest
-        assert new is not None, "a rollout has an object"
-        sides = (old.digest, new.digest)
-        if sides not in self._played:
-            bodies = defaults.defaulted(old.body), defaults.defaulted(new.body)
-            self._played[sides] = rehearsal.rehearse(*bodies, self._nodes)
-        return self._played[sides]
+            before = rendering.render(base, cluster=name if there else "", namespace=wanted.namespace)
+        drift = against.drift(before, live)
+        drifted.append(Drift(name, drift))
+        fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
+        rule_sides = RuleSides(before.manifests, after.bundle.manifests, after.census, fields)
+        steps.append(Step(after.bundle.cluster, rule_sides))
+        compared.append(prepare.compared(rule_sides, after, sides.head))
+        known = replace(live, nodes=after.census.nodes) if after.census else live
+        writes = [one for one in against.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
+        looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
+        changed.append(Changed((name,), tuple(writes), looks, after.census))
+    more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
+    has_objects = any(live.objects for live in sides.live.values())
+    drifts = tuple(one for one in drifted if one.objects) if has_objects else None
+    return Checked(sides.head, tuple(compared), _together(compared, more), _alike(changed), drift=drifts)
 
 
 def changes_text(checked: Checked) -> str:
@@ -127,60 +160,107 @@ def changes_text(checked: Checked) -> str:
 
 
 def change_lines(change: Change, group: Changed) -> list[str]:
-    """One change in words, with what its rollout was like when it was played."""
-    played = group.rehearsals.get(change.key)
-    return [*show.change_lines([change]), *([f"      {_in_words(played)}"] if played else [])]
+    """One change in words, with what it means."""
+    look = group.outlooks.get(change.key, outlook.NOTHING)
+    return [*show.change_lines([change], group.census), *(f"      {line}" for line in outlook.lines(look, change, group.census))]
 
 
 def time_of(group: Changed) -> str:
     """How long the slowest of its rollouts takes; empty where none was played."""
-    if any(played.waiting for played in group.rehearsals.values()):
+    played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
+    if any(one.waiting for one in played):
         return "does not end"
-    return f"about {_duration(max(played.seconds for played in group.rehearsals.values()))}" if group.rehearsals else ""
+    return f"about {outlook.duration(max(one.seconds for one in played))}" if played else ""
+
+
+def cost_of(group: Changed) -> str:
+    """What all of it asks for more, on every cluster of the group; empty where that is not known."""
+    return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
 
 
 def changes_json(checked: Checked) -> dict[str, Any]:
-    """What changes, as a part of the report; nothing where no base was asked for."""
-    if checked.changed is None:
-        return {}
-    told = [
-        {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]} for group in checked.changed
-    ]
-    return {"changes": told}
-
-
-def _as_json(change: Change, group: Changed) -> dict[str, Any]:
-    told = show.change_json(change)
-    if (played := group.rehearsals.get(change.key)) is not None:
-        told["rehearsal"] = {
-            "seconds": round(played.seconds),
-            "steps": played.steps,
-            "atOnce": played.at_once,
-            "waiting": list(played.waiting),
-        }
+    """What changes, what is known of nodes, and where clusters differ from the base, as parts of the report."""
+    told: dict[str, Any] = {"nodes": _nodes_json(checked)}
+    if checked.changed is not None:
+        told["changes"] = [
+            {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]}
+            for group in checked.changed
+        ]
+    if checked.drift is not None:
+        told["drift"] = [
+            {"cluster": one.cluster, "objects": [_drift_json(key, fields) for key, fields in one.objects.items()]}
+            for one in checked.drift
+        ]
     return told
 
 
-def _in_words(played: Rehearsal) -> str:
-    pace = rehearsal.USUAL
-    assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
-    if played.waiting:
-        more = f" and {len(played.waiting) - 1} more" if len(played.waiting) > 1 else ""
-        return f"does not end: {played.waiting[0]}{more} would wait for a new pod for ever"
-    steps = f"{played.steps} step{'s' if played.steps != 1 else ''}"
-    without = f"at most {played.at_once} node{'s' if played.at_once != 1 else ''} at once without it"
-    return f"takes about {_duration(played.seconds)} in {steps}, {without}, {assumed}"
+def _as_json(change: Change, group: Changed) -> dict[str, Any]:
+    look = group.outlooks.get(change.key, outlook.NOTHING)
+    return {**show.change_json(change), **outlook.as_json(look, change, group.census)}
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
+    shown = [redact.field(key, field) for field in fields]
+    told = [{"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown]
+    return {"object": show.reference(key), "fields": told}
 
 
-def _together(prepared: Sequence[Prepared]) -> tuple[Finding, ...]:
+def drift_lines(checked: Checked) -> list[tuple[str, list[str]]]:
+    """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
+    told = []
+    for one in checked.drift or ():
+        lines = []
+        for key, fields in one.objects.items():
+            lines.append(f"  ≠ {key}")
+            lines += [f"      {show.field_line(redact.field(key, field))}" for field in fields]
+        told.append((one.cluster, lines))
+    return told
+
+
+def notes(checked: Checked) -> list[str]:
+    """What the rules over nodes looked at, in a sentence for each sort of knowledge."""
+    told = []
+    seen = [one for one in checked.prepared if one.census and not one.census.declared]
+    declared = [one for one in checked.prepared if one.census and one.census.declared]
+    unknown = [one for one in checked.prepared if one.census is None]
+    if seen:
+        told.append(f"{_nodes_in(seen)} of the inventory")
+    if declared:
+        told.append(f"{_nodes_in(declared)} as the cluster's file declares its pools; nobody has seen them")
+    if unknown:
+        silent = sorted({name for one in unknown for name in pools.silent(one.bundle.cluster.pools)})
+        why = f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`" if silent else "no inventory, no pools"
+        where = f" of {crowds.listed(named)}" if (named := _names(unknown)) else ""
+        told.append(f"no nodes{where} are known ({why}): rules over nodes did not look")
+    return told
+
+
+def _nodes_in(some: Sequence[Prepared]) -> str:
+    where = f" of {crowds.listed(named)}" if (named := _names(some)) else ""
+    return f"{sum(len(one.census.nodes) for one in some if one.census):,} nodes{where},"
+
+
+def _names(some: Sequence[Prepared]) -> list[str]:
+    return [one.bundle.cluster.name for one in some if one.bundle.cluster.name]
+
+
+def _nodes_json(checked: Checked) -> list[dict[str, Any]]:
+    return [
+        {
+            "cluster": one.bundle.cluster.name,
+            "source": "none" if one.census is None else "pools" if one.census.declared else "inventory",
+            "count": len(one.census.nodes) if one.census else 0,
+            "pools": crowds.by_pool((node.name for node in one.census.nodes), one.census) if one.census else {},
+        }
+        for one in checked.prepared
+    ]
+
+
+def _together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings of all clusters, each once: what is wrong with a file itself is the same for all of them."""
     several = len(prepared) > 1
-    every = (finding if finding.object and several else finding.on_cluster("") for one in prepared for finding in one.findings)
-    return tuple(dict.fromkeys(every))
+    found = (*(finding for one in prepared for finding in one.findings), *more)
+    return tuple(dict.fromkeys(finding if finding.object and several else finding.on_cluster("") for finding in found))
 
 
 def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
@@ -188,7 +268,7 @@ def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
     groups: dict[str, Changed] = {}
     for one in changed:
         if one.changes:
-            text = "\n".join(show.change_lines(one.changes))
+            text = "\n".join(line for change in one.changes for line in change_lines(change, one))
             known = groups.get(text)
             groups[text] = replace(known, clusters=known.clusters + one.clusters) if known else one
     return tuple(groups.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.controller import live
+from gitops_ds.kinds import capacity
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, key_of
 
@@ -37,6 +39,16 @@ def read(file: str) -> Live:
     return assemble(bodies)
 
 
+def read_each(given: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
+    """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every cluster, under the empty name."""
+    found = {}
+    for one in given:
+        name, equals, file = one.partition("=")
+        of_one = bool(equals) and name in clusters
+        found[name if of_one else ""] = read(file if of_one else one)
+    return found
+
+
 def _is_whole(body: Body) -> bool:
     metadata = body["metadata"]
     maps = [metadata.get("labels"), metadata.get("annotations"), body.get("spec"), body.get("status")]
@@ -48,7 +60,16 @@ def assemble(bodies: list[Body]) -> Live:
     apart = ("Node", "ControllerRevision")
     objects = {key_of(body): body for body in bodies if body["kind"] not in apart}
     known = [body for body in bodies if body["kind"] == "ControllerRevision"]
-    return live.assemble(objects, known, [body for body in bodies if body["kind"] == "Node"])
+    nodes = [body for body in bodies if body["kind"] == "Node"]
+    room = {body["metadata"]["name"]: amounts for body in nodes if (amounts := _allocatable(body))}
+    return replace(live.assemble(objects, known, nodes), allocatable=room)
+
+
+def _allocatable(node: Body) -> dict[str, int]:
+    try:
+        return capacity.allocatable(node)
+    except (ValueError, AttributeError):  # an amount that nobody can read is an amount that nobody knows
+        return {}
 
 
 def simulated(count: int) -> Live:

@@ -16,7 +16,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
 @options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
-@options.option("--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them.")
+@options.option("--inventory", multiple=True, metavar="[CLUSTER=]FILE", help="Nodes and objects, as `kubectl get … -o json` prints them.")
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
 @options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")

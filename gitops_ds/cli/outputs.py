@@ -100,9 +100,9 @@ def report(checked: Checked, root: str) -> Report:
         root=root,
         suppressed=checked.suppressed,
     )
-    if checked.changed is None:
-        return found
-    return findings.with_changes(found, map(_changed, checked.changed), checking.changes_json(checked))
+    changed = None if checked.changed is None else map(_changed, checked.changed)
+    document = checking.changes_json(checked)
+    return findings.with_changes(found, changed, document, notes=checking.notes(checked), drift=checking.drift_lines(checked))
 
 
 def _changed(group: checking.Changed) -> Changed:
@@ -119,6 +119,7 @@ def _changed(group: checking.Changed) -> Changed:
         nodes(lambda impact: impact.lost),
         nodes(lambda impact: impact.restarted),
         checking.time_of(group),
+        checking.cost_of(group),
     )
 
 

@@ -22,7 +22,9 @@ from gitops_ds.model.decision import Action, CreatePod, CreateRevision, DeletePo
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
 
-_UID, _LONG_AGO, _TOO_MANY = "rehearsal", -1e9, 100_000
+_UID, _LONG_AGO = "rehearsal", -1e9
+# A look at a node is cheap, but a thousand nodes one by one are a million looks: then the beginning tells how the rest goes.
+_MOST_LOOKS, _FEWEST_TURNS = 60_000, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,14 @@ class Rehearsal:
     """How a rollout goes: seconds until it ends, the steps, and the most nodes at once without an available pod of their own.
 
     `waiting` are the nodes that still have no available pod of the new template where it stands still; empty when it ends.
+    `estimated`: only the beginning of a long one was played, and the rest is taken to go at the same pace.
     """
 
     seconds: float
     steps: int
     at_once: int
     waiting: tuple[str, ...] = ()
+    estimated: bool = False
 
 
 def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: Pace = USUAL) -> Rehearsal:
@@ -57,8 +61,10 @@ def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: Pace = US
     stage = _Stage(_live(new, 2), nodes, pace)
     if old is not None:
         stage.settle(_live(old, 1))
-    while stage.turn() and stage.turns < _TOO_MANY:
-        pass
+    most = max(_FEWEST_TURNS, _MOST_LOOKS // max(len(nodes), 1))
+    while stage.turn():
+        if stage.turns >= most:
+            return stage.estimated()
     return stage.told()
 
 
@@ -160,10 +166,19 @@ class _Stage:
         return not pod.terminating and pod.available(self.daemonset.min_ready_seconds, self.now)
 
     def told(self) -> Rehearsal:
-        latest = max(self.revisions, key=lambda revision: revision.number, default=None)
-        updated = {pod.node for pod in self.pods.values() if self.serves(pod) and latest and pod.hash == latest.hash}
         moves = isinstance(self.daemonset.strategy, RollingUpdate) and not self.daemonset.suspended
-        return Rehearsal(self.moved_at, self.steps, self.at_once, tuple(sorted(self.wanted - updated)) if moves else ())
+        return Rehearsal(self.moved_at, self.steps, self.at_once, tuple(sorted(self.wanted - self.updated())) if moves else ())
+
+    def estimated(self) -> Rehearsal:
+        done, all_of_them = len(self.updated()), len(self.wanted & self.ready)
+        if not done:
+            return self.told()
+        seconds, steps = self.moved_at * all_of_them / done, -(-self.steps * all_of_them // done)
+        return Rehearsal(seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True)
+
+    def updated(self) -> set[str]:
+        latest = max(self.revisions, key=lambda revision: revision.number, default=None)
+        return {pod.node for pod in self.pods.values() if self.serves(pod) and latest and pod.hash == latest.hash}
 
 
 _OWNER = Owner(DAEMONSET.kind, "", _UID)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.model.finding import Finding
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 
 
@@ -62,11 +63,17 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A named set of nodes: labels that all must match, and how many there are said to be (0: not said)."""
+    """A named set of nodes: labels that all must match, and how many there are said to be (None: not said).
+
+    What else is said of its nodes: labels, taints, and what they have for pods (in thousandths of a resource's unit).
+    """
 
     name: str
     match: tuple[Requirement, ...]
-    nodes: int = 0
+    nodes: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    allocatable: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +92,33 @@ class ClusterFacts:
     ignore: tuple[Requirement, ...] = ()
 
 
+# Conditions that all must hold, and of several such sets one.
+Alternatives = tuple[tuple[Requirement, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A rule of the repository's own (`custom:` of gitops-ds.yaml): what objects of these kinds have to meet, as a JSON Schema.
+
+    `at` is where it is written; an empty `message` leaves the words to the schema.
+    """
+
+    name: str
+    schema: Body
+    at: Pointer
+    kinds: tuple[str, ...] = ("DaemonSet",)
+    severity: Severity = Severity.ERROR
+    message: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Everything that one commit asks of one cluster, sorted by key.
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
     any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
-    on or off.
+    on or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of conditions), and those
+    that are said to get no pod.
     """
 
     commit: CommitId | None
@@ -103,3 +130,5 @@ class Bundle:
     held: frozenset[str] = frozenset()
     profile: str = "default"
     rules: Mapping[str, bool] = field(default_factory=dict)
+    custom: tuple[Custom, ...] = ()
+    expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)

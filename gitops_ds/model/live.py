@@ -46,7 +46,7 @@ class Live:
 
     `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked. `named_config_maps`
     are the ConfigMaps (namespace, name) that pods name. `running` holds, for a DaemonSet and a revision's hash, the nodes that run
-    it already, where somebody looked.
+    it already, where somebody looked. `allocatable` is what nodes have for pods, in thousandths of a resource's unit, where known.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
@@ -54,3 +54,4 @@ class Live:
     nodes: tuple[Node, ...] | None = None
     named_config_maps: frozenset[tuple[str, str]] = frozenset()
     running: Mapping[tuple[Key, str], frozenset[str]] = field(default_factory=dict)
+    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

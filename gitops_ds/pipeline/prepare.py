@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gitops_ds.kinds import pools
 from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import Live
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check
+from gitops_ds.validate.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the API server would refuse."""
+    """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the API server would refuse.
+
+    `census` is what is known of the cluster's nodes, for whoever wanted them looked at.
+    """
 
     bundle: Bundle
     findings: tuple[Finding, ...]
+    census: Census | None = None
 
     @property
     def deployable(self) -> bool:
@@ -26,20 +32,22 @@ class Prepared:
         return not any(finding.refused for finding in self.findings)
 
 
-def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "", nodes: Sequence[Node] | None = None) -> Prepared:
-    """Renders and checks the snapshot for one cluster, whose `nodes` may be known.
+def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "", live: Live | None = None) -> Prepared:
+    """Renders and checks the snapshot for one cluster.
 
+    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that the cluster's file declares.
     Raises UsageError for a cluster that the repository doesn't describe.
     """
     bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
-    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, nodes)))
-    return Prepared(bundle, tuple(sorted(found, key=_order)))
+    census = pools.census(bundle.cluster, live) if live is not None else None
+    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, census)))
+    return Prepared(bundle, tuple(sorted(found, key=_order)), census)
 
 
-def compared(base: Prepared, head: Prepared, snapshot: Snapshot) -> Prepared:
+def compared(sides: Sides, head: Prepared, snapshot: Snapshot) -> Prepared:
     """The head with what is to be said about the change as well."""
-    found = dict.fromkeys((*head.findings, *check.compare(base.bundle, head.bundle, snapshot)))
-    return Prepared(head.bundle, tuple(sorted(found, key=_order)))
+    found = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
+    return replace(head, findings=tuple(sorted(found, key=_order)))
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gitops_ds.kinds import defaults
+from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, NodeImpact, Operation
+from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.plan import fields, order, rollouts
+from gitops_ds.plan import fields, order, predict, rollouts
 
 NOTHING_KNOWN = Live()
 
@@ -22,6 +23,36 @@ def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Cha
     made = [_change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()]
     made += [_leaving(manifest, live) for key, manifest in base.manifests.items() if key not in head.manifests]
     return order.ordered(made, order.waves(head.manifests.values()))
+
+
+def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
+    """Where the cluster is not what the base says: by object the fields that an apply of the base would change.
+
+    What others own, what only defaults say and what an apply stamps onto an object of its own is no drift.
+    """
+    found = {}
+    for key, manifest in base.manifests.items():
+        there = live.objects.get(key)
+        if there is not None:
+            wanted = _stamped(manifest.body, there)
+            differing = fields.compare(defaults.defaulted(there), predict.applied(there, wanted))
+            if differing:
+                found[key] = differing
+    return found
+
+
+def _stamped(body: Body, live: Body) -> Body:
+    """The manifest with what an apply of ours has written onto the live object: owner, commit, change cause."""
+    metadata, there = dict(body.get("metadata") or {}), live.get("metadata") or {}
+    for part in ("labels", "annotations"):
+        ours = {key: value for key, value in (there.get(part) or {}).items() if _is_stamp(key)}
+        if ours:
+            metadata[part] = {**(metadata.get(part) or {}), **ours}
+    return {**body, "metadata": metadata}
+
+
+def _is_stamp(key: str) -> bool:
+    return key.startswith(f"{names.DOMAIN}/") or key == names.CHANGE_CAUSE
 
 
 def _change(head: Manifest, base: Manifest | None, live: Live) -> Change:

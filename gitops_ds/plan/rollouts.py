@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.kinds import defaults, digests, eligibility, revisions
+from gitops_ds.kinds import crowds, defaults, digests, eligibility, revisions
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.change import NodeImpact, Rollout
 from gitops_ds.model.live import Node, Revision
@@ -43,12 +43,15 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
 
     Under OnDelete a new template restarts nothing until somebody deletes a pod.
     """
-    before, after = _placer(old), _placer(new)
+    known = list(nodes)
+    placers = [_placer(side) for side in (old, new)]
+    groups = crowds.groups(known, crowds.keys_of(placer for placer in placers if placer))
+    before, after = (_placements(placer, groups) for placer in placers)
     strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get("type") or "RollingUpdate"
     gained, lost, restarted = [], [], []
-    for node in nodes:
-        was = before.place(node) if before else Placement.EVICT
-        will = after.place(node) if after else Placement.EVICT
+    for node in known:
+        was = before.get(node.name, Placement.EVICT)
+        will = after.get(node.name, Placement.EVICT)
         if will is Placement.RUN and was is not Placement.RUN:
             gained.append(node.name)
         elif was is Placement.RUN and will is Placement.EVICT:
@@ -56,6 +59,12 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
         elif was is Placement.RUN and will is Placement.RUN and rolls and strategy == "RollingUpdate":
             restarted.append(node.name)
     return NodeImpact(tuple(gained), tuple(lost), tuple(restarted))
+
+
+def _placements(placer: eligibility.Placer | None, groups: crowds.Groups) -> Mapping[str, Placement]:
+    if placer is None:
+        return {}
+    return {node.name: placement for placement, some in crowds.placed(placer, groups).items() for node in some}
 
 
 def _placer(daemonset: Body | None) -> eligibility.Placer | None:

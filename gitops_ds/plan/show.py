@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gitops_ds.kinds import crowds
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, NodeImpact, Operation, Plan, Rollout
+from gitops_ds.model.census import Census
+from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation, Plan, Rollout
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import redact
 
@@ -71,15 +73,20 @@ def as_text(plan: Plan) -> str:
     return "\n".join(_text(plan)) + "\n"
 
 
-def change_lines(changes: Sequence[Change]) -> Iterator[str]:
-    """Each change with its fields, what becomes of its revision, and its nodes."""
+def change_lines(changes: Sequence[Change], census: Census | None = None) -> Iterator[str]:
+    """Each change with its fields, what becomes of its revision, and its nodes; by pool, for whoever knows more of them."""
     for change in changes:
         yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
         for field in change.fields:
             shown = redact.field(change.key, field)
-            yield f"      {show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
-        for line in _rollout_lines(change):
+            yield f"      {field_line(shown)}"
+        for line in _rollout_lines(change, census):
             yield f"      {line}"
+
+
+def field_line(shown: FieldChange) -> str:
+    """A field and its two values; what is secret is hidden already."""
+    return f"{show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
 
 
 def _text(plan: Plan) -> Iterator[str]:
@@ -102,16 +109,20 @@ def _summary(plan: Plan) -> str:
     return words
 
 
-def _rollout_lines(change: Change) -> Iterator[str]:
+def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
     rollout, nodes = change.rollout, change.nodes
+
+    def named(some: Sequence[str]) -> str:
+        return _nodes(some) if census is None else crowds.said(some, census, shown=SHOWN_NODES)
+
     if rollout and change.operation is Operation.UPDATE:
         yield _revision(rollout)
     if nodes.gained:
-        yield f"gains {_nodes(nodes.gained)}"
+        yield f"gains {named(nodes.gained)}"
     if nodes.lost:
-        yield f"loses {_nodes(nodes.lost)}"
+        yield f"loses {named(nodes.lost)}"
     if nodes.restarted:
-        yield f"restarts {_nodes(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
+        yield f"restarts {named(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
     elif rollout and rollout.rolls and change.operation is Operation.UPDATE and _strategy(change) == "OnDelete":
         yield "restarts nothing until a pod is deleted (OnDelete)"
 

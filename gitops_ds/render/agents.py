@@ -9,16 +9,20 @@ from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
 from gitops_ds.render import expectation, layout
 from gitops_ds.render.agent import Agent, Rendered, Surroundings
+from gitops_ds.render.coverage import Terms
 from gitops_ds.render.drafts import Draft
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents; `held` names those that are not to be applied."""
+    """What came of all agents; `held` names those that are not to be applied.
+
+    `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
     drafts: tuple[Draft, ...]
     findings: tuple[Finding, ...]
     held: frozenset[str]
+    expected: Mapping[str, tuple[Terms, Terms]]
 
 
 def render(around: Surroundings) -> All:
@@ -29,12 +33,16 @@ def render(around: Surroundings) -> All:
     findings = list(_dependencies({name: one.read(name, found) for name in found.agents}, around))
     drafts: list[Draft] = []
     used: dict[str, Rendered] = {}
+    expected: dict[str, tuple[Terms, Terms]] = {}
     for name, agent in agents.items():
         result = used[name] = one.render(agent, around)
         drafts += result.drafts
         findings += [*result.findings, *expectation.check(agent, around, result.drafts)]
+        if counted := expectation.counted(agent, around):
+            expected[name] = counted
     findings += _unused_values(agents, around)
-    return All(tuple(drafts), tuple(findings), frozenset(name for name, agent in agents.items() if _is_held(agent, around)))
+    held = frozenset(name for name, agent in agents.items() if _is_held(agent, around))
+    return All(tuple(drafts), tuple(findings), held, expected)
 
 
 def chosen(around: Surroundings) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
         owner_hint=found.settings.text("name"),
         held=rendered.held,
         profile=found.settings.text("profile") or "default",
+        custom=layout.custom(found.settings),
+        expected=rendered.expected,
         rules={rule: on for rule, on in found.settings.section("rules").items() if isinstance(on, bool)},
     )
 

@@ -40,6 +40,15 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
             yield refusal("DS603", message, place)
 
 
+def counted(agent: Agent, around: Surroundings) -> tuple[Terms, Terms] | None:
+    """The nodes that `expect` counts on, and those that a variant says get no pod; None where nothing is expected here."""
+    universe = _universe(agent, around)[0] if agent.variants.value else ()
+    if not universe:
+        return None
+    wanted, _ = variants.read(agent.variants, around.layout, around.facts)
+    return universe, tuple(term for variant in wanted if variant.never for term in variant.terms)
+
+
 def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:
     """The nodes that `expect` counts on; none where it says nothing."""
     wanted = agent.variants.section("expect").get("coverage")

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import documents
-from gitops_ds.model.bundle import Pointer, Pool, Requirement
-from gitops_ds.model.finding import Finding, Place
+from gitops_ds.kinds import capacity, documents
+from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
+from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.live import Taint
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import ignore
 
@@ -159,8 +160,43 @@ def pools(cluster: File) -> tuple[Pool, ...]:
     found = []
     for name, pool in cluster.section("pools").items():
         if isinstance(pool, Mapping):
-            nodes = pool.get("nodes")
-            found.append(Pool(name, requirements(pool.get("match")), nodes if isinstance(nodes, int) else 0))
+            number = pool.get("nodes")
+            known = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+            labels = tuple(sorted((key, str(value)) for key, value in _mapping(pool.get("labels")).items()))
+            taints = tuple(_taint(taint) for taint in _list(pool.get("taints")) if isinstance(taint, Mapping))
+            found.append(Pool(name, requirements(pool.get("match")), known, labels, taints, _amounts(pool.get("allocatable"))))
+    return tuple(found)
+
+
+def _taint(taint: Mapping[str, Any]) -> Taint:
+    return Taint(str(taint.get("key") or ""), str(taint.get("effect") or ""), str(taint.get("value") or ""))
+
+
+def _amounts(given: Any) -> tuple[tuple[str, int], ...]:
+    try:
+        return tuple(sorted(capacity.allocatable({"status": {"allocatable": _mapping(given)}}).items()))
+    except ValueError:  # the schema complains of what is no quantity
+        return ()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def custom(settings: File) -> tuple[Custom, ...]:
+    """The repository's own rules, as far as they can be read."""
+    found = []
+    for index, one in enumerate(_list(settings.value.get("custom"))):
+        rule = _mapping(one)
+        if isinstance(rule.get("name"), str) and isinstance(rule.get("schema"), Mapping):
+            severity = Severity(rule["severity"]) if rule.get("severity") in tuple(Severity) else Severity.ERROR
+            kinds = texts(rule.get("kinds")) or ("DaemonSet",)
+            message = rule["message"] if isinstance(rule.get("message"), str) else ""
+            found.append(Custom(rule["name"], rule["schema"], settings.at("custom", index), kinds, severity, message))
     return tuple(found)
 
 

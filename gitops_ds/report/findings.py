@@ -75,7 +75,7 @@ class About:
 class Changed:
     """What a change does, alike on some clusters: each object that changes, in words; how many nodes gain, lose, restart a pod.
 
-    `time` says how long the slowest rollout takes, where that is known.
+    `time` says how long the slowest rollout takes, `cost` what all of it asks for more, where that is known.
     """
 
     clusters: tuple[str, ...]
@@ -84,6 +84,7 @@ class Changed:
     lost: int = 0
     restarted: int = 0
     time: str = ""
+    cost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Report:
 
     `root` is the directory of the repository that file names are relative to, empty at the top. `suppressed` are findings that
     somebody answered for, with the reason. `changed` is None where no base was looked at; `document` are further keys for JSON.
+    `notes` say what was not looked at; `drift` is, by cluster, where it is not what the base says.
     """
 
     findings: tuple[Finding, ...]
@@ -103,6 +105,8 @@ class Report:
     suppressed: tuple[tuple[Finding, str], ...] = ()
     changed: tuple[Changed, ...] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    drift: tuple[tuple[str, str], ...] = ()
 
     def file(self, finding: Finding) -> str:
         """The finding's file, from the top of the repository, as forges want it."""
@@ -138,19 +142,34 @@ def report(
     )
 
 
-def with_changes(report: Report, changed: Iterable[Changed], document: Mapping[str, Any]) -> Report:
-    """The report with what the change does."""
+def with_changes(
+    report: Report,
+    changed: Iterable[Changed] | None,
+    document: Mapping[str, Any],
+    *,
+    notes: Iterable[str] = (),
+    drift: Iterable[tuple[str, Iterable[str]]] = (),
+) -> Report:
+    """The report with what the change does (None: nobody asked), what is known of nodes, and what differs in the clusters."""
     told = (
         replace(
             one,
             clusters=tuple(map(harmless, one.clusters)),
             time=harmless(one.time),
+            cost=harmless(one.cost),
             objects=tuple(harmless_block(report.hidden.within(text)) for text in one.objects),
         )
-        for one in changed
+        for one in changed or ()
     )
     hidden: dict[str, Any] = _within(document, report.hidden)
-    return replace(report, changed=tuple(told), document=hidden)
+    differing = ((harmless(cluster), harmless_block(report.hidden.within("\n".join(lines)))) for cluster, lines in drift)
+    return replace(
+        report,
+        changed=None if changed is None else tuple(told),
+        document=hidden,
+        notes=tuple(harmless(report.hidden.within(note)) for note in notes),
+        drift=tuple(differing),
+    )
 
 
 def _within(document: Any, hidden: secrets.Secrets) -> Any:

@@ -52,6 +52,14 @@ def as_page(report: Report, about: About, *, fleet: Sequence[Section] = (), most
         Section("Warnings", by_severity[Severity.WARNING]),
         Section("Info", by_severity[Severity.INFO], folded=True),
         *map(_diff, report.changed or ()),
+        *(
+            Section(
+                f"Beside the change: {cluster or 'the cluster'} is not what the base says"[:_LONGEST_TITLE],
+                (fence(text),),
+                folded=True,
+            )
+            for cluster, text in report.drift
+        ),
     )
     begin = f"{marker(about.key)}\n{_verdict(report)}"
     body, left_out = _fitting(sections, most - len(begin.encode()) - _FOOTER)
@@ -85,11 +93,13 @@ def _verdicts(report: Report) -> Section:
     return Section("", tuple(rows), head)
 
 
-_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout")
+_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout", "asks for")
 
 
 def _change(group: Changed | None) -> tuple[int | str, ...]:
-    return (len(group.objects), group.gained, group.lost, group.restarted, prose(group.time)) if group else (0, 0, 0, 0, "")
+    if group is None:
+        return (0, 0, 0, 0, "", "")
+    return (len(group.objects), group.gained, group.lost, group.restarted, prose(group.time), prose(group.cost))
 
 
 def _diff(group: Changed) -> Section:
@@ -158,6 +168,7 @@ def _end(report: Report, about: About, left_out: int) -> str:
         lines.append(
             f"Too long for one page: {left_out} more entries, of {len(report.findings)} findings in all, full report{full}."
         )
+    lines += [f"<sub>{prose(note)}</sub>" for note in report.notes]
     facts = [
         f"Checked {code(about.head)}" if about.head else "",
         f"against {code(about.base)}" if about.base else "",

@@ -31,8 +31,15 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
     yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
+    yield from ((f"note: {note}", None) for note in report.notes)
     if report.changed is not None:
         yield from ((line, None) for line in _changes(report.changed))
+    for cluster, lines in report.drift:
+        yield (
+            f"Beside the change{f', in {cluster}' if cluster else ''}, the cluster is not what the base says (cluster -> base):",
+            None,
+        )
+        yield from ((line, None) for line in (*lines.splitlines(), ""))
 
 
 def _changes(changed: Iterable[Changed]) -> Iterator[str]:

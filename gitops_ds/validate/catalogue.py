@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from gitops_ds.validate import changes, fleet, reading, rules, suppressions
-from gitops_ds.validate.changes import ChangeRule
-from gitops_ds.validate.fleet import FleetRule
+from gitops_ds.validate import changes, custom, fleet, promotion, reading, repository_rules, rules, suppressions
 from gitops_ds.validate.rule import Rule
+from gitops_ds.validate.sides import ChangeRule, ReachRule
+from gitops_ds.validate.whole import FleetRule
+
+Row = Rule | FleetRule | ChangeRule | ReachRule
 
 _HEAD = """# Rules
 
@@ -23,24 +25,27 @@ findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 
 def as_markdown() -> str:
     """The whole page."""
-    every: tuple[Rule | FleetRule | ChangeRule, ...] = (
+    every: tuple[Row, ...] = (
         *reading.RULES,
         *rules.RULES,
         *fleet.RULES,
         *changes.RULES,
+        *promotion.RULES,
+        *repository_rules.RULES,
+        custom.RULE,
         *suppressions.RULES,
         rules.CRASHED,
     )
     return _HEAD + "".join(_row(rule) for rule in sorted(every, key=lambda rule: rule.id))
 
 
-def _row(rule: Rule | FleetRule | ChangeRule) -> str:
+def _row(rule: Row) -> str:
     page = f"[{rule.id}](../gitops_ds/validate/pages/{rule.id}.md)"
     match rule:
         case Rule(refused=True) | ChangeRule(refused=True):
             kind = "refused"
         case _:
             kind = "advice"
-    classes = rule.classes if isinstance(rule, Rule) else {}
+    classes = rule.classes if isinstance(rule, Rule | FleetRule) else {}
     severity = ", ".join((rule.severity, *(f"{name}: {other}" for name, other in sorted(classes.items()))))
     return f"| {page} | {rule.summary} | {kind} | {severity} | {'yes' if rule.on else 'no'} |\n"

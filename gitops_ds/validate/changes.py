@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gitops_ds.kinds import requirements
-from gitops_ds.model.bundle import Manifest
+from gitops_ds.model import names
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.validate import reach, regressions
 from gitops_ds.validate.rule import section
+from gitops_ds.validate.sides import ChangeRule, Sides
 
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The manifests of one cluster before and after."""
-
-    base: Mapping[Key, Manifest]
-    head: Mapping[Key, Manifest]
-
-    def both(self) -> Iterator[tuple[Key, Body, Body]]:
-        """The DaemonSets that stay, before and after."""
-        for key, manifest in self.head.items():
-            if _is_daemonset(key) and key in self.base:
-                yield key, self.base[key].body, manifest.body
-
-    def gone(self) -> list[Key]:
-        """The DaemonSets that only the base has."""
-        return [key for key in self.base if _is_daemonset(key) and key not in self.head]
-
-    def come(self) -> list[Key]:
-        """The DaemonSets that only the head has."""
-        return [key for key in self.head if _is_daemonset(key) and key not in self.base]
-
-
-# The object (one that is gone is named by the base), the path, and a sentence.
-ChangeCheck = Callable[[Sides], Iterable[tuple[Key, Path, str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRule:
-    """A rule over a change. `refused`: the API server would refuse it where the base is applied."""
-
-    id: str
-    severity: Severity
-    refused: bool
-    summary: str
-    check: ChangeCheck
-    on: bool = True
+_ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
 def selector_stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
@@ -76,15 +42,13 @@ def no_rename(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
 
 
 def stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
-    """DS702: no agent is taken away."""
+    """DS702: no agent is taken away, unless the object itself said before that it may be, or that pruning leaves it."""
     renamed = {old for new in sides.come() for old in sides.gone() if _same_agent(sides.base[old].body, sides.head[new].body)}
     for key in sides.gone():
-        if key not in renamed:
+        annotations = section(section(sides.base[key].body.get("metadata")).get("annotations"))
+        answered = _ANSWERED.search(str(annotations.get(names.IGNORE) or "")) or annotations.get(names.PRUNE) == "disabled"
+        if key not in renamed and not answered:
             yield key, (), "it is taken away: with pruning its pods go from every node"
-
-
-def _is_daemonset(key: Key) -> bool:
-    return (key.group, key.kind) == ("apps", "DaemonSet")
 
 
 def _selector(body: Body) -> frozenset[tuple[str, str, frozenset[str]]]:
@@ -105,6 +69,13 @@ def _repositories(body: Body) -> list[str]:
 
 RULES: Final = (
     ChangeRule("DS103", Severity.ERROR, True, "the selector of an object that is there stays", selector_stays),
+    ChangeRule("DS606", Severity.WARNING, False, "what a change costs over the nodes is little", reach.within_budget, on=False),
     ChangeRule("DS701", Severity.ERROR, False, "an agent keeps its name", no_rename),
     ChangeRule("DS702", Severity.ERROR, False, "no agent is taken away", stays),
+    ChangeRule("DS704", Severity.INFO, False, "pods restart for something", regressions.restarts_for_something, on=False),
+    ChangeRule("DS705", Severity.ERROR, False, "an agent keeps its nodes", reach.keeps_its_nodes, on=False),
+    ChangeRule("DS706", Severity.WARNING, False, "images go forward", regressions.images_go_forward, on=False),
+    ChangeRule("DS707", Severity.WARNING, False, "an agent asks for about as much", regressions.asks_for_as_much, on=False),
+    ChangeRule("DS708", Severity.WARNING, False, "the cluster has what the base says", reach.as_the_base_says, on=False),
+    ChangeRule("DS710", Severity.WARNING, False, "there is a way back", regressions.way_back, on=False),
 )

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gitops_ds.kinds import documents, origins
 from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.validate import changes, fleet, manifests, own, rules, words
+from gitops_ds.validate import changes, custom, fleet, manifests, own, promotion, repository_rules, rules, words
 from gitops_ds.validate.rule import class_of, softened
+from gitops_ds.validate.sides import Sides, Step
+from gitops_ds.validate.whole import Fleet
 
 SETTINGS = "gitops-ds.yaml"
 
 
-def check(bundle: Bundle, snapshot: Snapshot, nodes: Sequence[Node] | None = None) -> Iterator[Finding]:
+def check(bundle: Bundle, snapshot: Snapshot, census: Census | None = None) -> Iterator[Finding]:
     """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
 
     The place of a finding is where the value was written in the snapshot: a parameter's value, a patch, a line of the manifest.
-    The findings that rendering made (`bundle.findings`) are not repeated. `nodes` are those of the cluster, None where they are
-    not known.
+    The findings that rendering made (`bundle.findings`) are not repeated. `census` is what is known of the cluster's nodes, None
+    where nothing is.
     """
     yield from own.check_repository(snapshot)
     yield from _unknown_switches(bundle, snapshot)
@@ -36,6 +38,10 @@ def check(bundle: Bundle, snapshot: Snapshot, nodes: Sequence[Node] | None = Non
 
     shapes_are_right = True
     looking = rules.wanted(bundle.rules)
+    own_rules = custom.read(bundle.custom)
+    for broken, fault in own_rules.faults:
+        start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
+        yield Finding(custom.RULE.id, Severity.ERROR, f"{broken.name}: {fault}", start[0], end=start[1])
     for manifest in bundle.manifests.values():
         shape_is_right = True
         for complaint in manifests.check(manifest.body, bundle.cluster.kubernetes):
@@ -49,17 +55,26 @@ def check(bundle: Bundle, snapshot: Snapshot, nodes: Sequence[Node] | None = Non
             for hit in rules.check(manifest.body, bundle.profile, looking):
                 told = (hit.rule.id, hit.path, hit.message, False)
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
+            for rule, path, message in custom.check(own_rules, manifest):
+                yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
     if shapes_are_right:
-        whole = fleet.Fleet(bundle.manifests, nodes)
-        for rule in fleet.RULES:
-            for key, path, message in rule.check(whole) if bundle.rules.get(rule.id, rule.on) else ():
-                manifest = bundle.manifests[key]
-                severity = softened(rule.severity, class_of(manifest.body), bundle.profile)
-                yield finding(manifest, severity, (rule.id, path, message, False), False)
+        yield from _fleet(bundle, census, finding)
+
+
+def _fleet(bundle: Bundle, census: Census | None, finding: Callable[..., Finding]) -> Iterator[Finding]:
+    ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
+    whole = Fleet(bundle.manifests, census, bundle.expected, ignored)
+    for rule in fleet.RULES:
+        for key, path, message, *fix in rule.check(whole) if bundle.rules.get(rule.id, rule.on) else ():
+            manifest = bundle.manifests[key]
+            kind = class_of(manifest.body)
+            severity = softened(rule.classes.get(kind, rule.severity), kind, bundle.profile)
+            yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix[0] if fix else None)
 
 
 def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
-    known = {rule.id for rule in rules.RULES} | {rule.id for rule in fleet.RULES} | {rule.id for rule in changes.RULES}
+    tables = (rules.RULES, fleet.RULES, changes.RULES, promotion.RULES, repository_rules.RULES)
+    known = {rule.id for table in tables for rule in table}
     for name in bundle.rules:
         if name not in known:
             place = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], 0, ("rules", name), key=True)[0]
@@ -67,15 +82,46 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("DS003", Severity.WARNING, f'there is no rule "{name}" to switch{hint} (docs/rules.md lists them)', place)
 
 
-def compare(base: Bundle, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
     """What the rules over a change have against it. An object that is gone has no place in the head's files."""
     files = origins.sources(snapshot)
     for rule in changes.RULES:
         on = rule.refused or head.rules.get(rule.id, rule.on)
-        for key, path, message in rule.check(changes.Sides(base.manifests, head.manifests)) if on else ():
+        for key, path, message in rule.check(sides) if on else ():
             manifest = head.manifests.get(key)
             start, end = origins.locate_span(manifest.origin, path, files) if manifest else (None, None)
-            known = manifest or base.manifests[key]
+            known = manifest or sides.base[key]
             severity = rule.severity if rule.refused else softened(rule.severity, class_of(known.body), head.profile)
             text = message if manifest else f"{key}: {message}"
             yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name)
+
+
+def across(steps: Sequence[Step], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
+    """What the rules over a change of several clusters have against it; `heads` are the bundles by cluster."""
+    files = origins.sources(snapshot)
+    for rule in promotion.RULES:
+        on = any(head.rules.get(rule.id, rule.on) for head in heads.values())
+        for cluster, key, path, message in rule.check(steps) if on else ():
+            manifest = heads[cluster].manifests[key]
+            start, end = origins.locate_span(manifest.origin, path, files)
+            severity = softened(rule.severity, class_of(manifest.body), heads[cluster].profile)
+            yield Finding(rule.id, severity, message, start, False, key, path, end, cluster)
+
+
+def repository(heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
+    """What the rules over a repository have against it, once all its clusters are rendered."""
+    for rule, place, message in repository_rules.check(list(heads.values()), snapshot):
+        if any(head.rules.get(rule.id, rule.on) for head in heads.values()):
+            profile = next(head.profile for head in heads.values())
+            yield Finding(rule.id, softened(rule.severity, "", profile), message, place)
+
+
+def differing(one: Bundle, again: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+    """DS805: what a second rendering of the same commit made otherwise."""
+    files = origins.sources(snapshot)
+    for key, path, message in repository_rules.differences(one, again):
+        manifest = one.manifests.get(key)
+        start, end = origins.locate_span(manifest.origin, path, files) if manifest else (None, None)
+        rule = repository_rules.SAME_TWICE
+        severity = softened(rule.severity, class_of(manifest.body) if manifest else "", one.profile)
+        yield Finding(rule.id, severity, message, start, False, key, path, end, one.cluster.name)

@@ -23,7 +23,8 @@ _GRACE: Final[Path] = (*POD, "terminationGracePeriodSeconds")
 
 _PERCENT: Final = re.compile(r"([0-9]{1,9})%\Z", re.ASCII)
 _SLEEP: Final = re.compile(r"(?:^|[\s;&|/])sleep\s+([0-9]{1,9})s?(?![\w.])", re.ASCII)
-_UPDATE_TOGETHER_AT_MOST: Final = {"cni": 10, "csi": 10, "dns": 10}  # per cent; of others all but the last
+UPDATE_TOGETHER_AT_MOST: Final = {"cni": 10, "csi": 10, "dns": 10}  # per cent
+ALL_BUT_THE_LAST: Final = 99
 _DEFAULT_GRACE: Final = 30
 _LONG_GRACE: Final = 300
 _LONG_BATCH: Final = 600
@@ -56,7 +57,7 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
     if share is None:
         return
     together, kind = int(share[1]), class_of(body)
-    most = _UPDATE_TOGETHER_AT_MOST.get(kind, 99)
+    most = UPDATE_TOGETHER_AT_MOST.get(kind, ALL_BUT_THE_LAST)
     if together > most:
         what = "on every node at once" if together >= 100 else f"on {together}% of the nodes at once"
         message = f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write {min(most, 10)}% or less"

@@ -21,6 +21,7 @@ from gitops_ds.validate import (
     leftovers,
     literals,
     naming,
+    node_ports,
     pod_rules,
     rollout_rules,
     scheduling_rules,
@@ -129,6 +130,7 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS512", Severity.INFO, "system calls are filtered", security_rules.seccomp, on=False),
     advice("DS513", Severity.INFO, "no token that nobody needs", security_rules.no_token, on=False),
     advice("DS514", Severity.ERROR, "no secrets written out", literals.no_secrets),
+    advice("DS609", Severity.WARNING, "ports of a node's services are left to them", node_ports.free_of_services, on=False),
     refused("DS515", "hostPort is the container's port on the host's network", pod_rules.host_ports),
 )
 

@@ -103,14 +103,18 @@ def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
     ("ready", "broken", "words"),
     [
         (3, 0, "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to start and 5 s to stop"),
-        (3, 1, "does not end: node-0 and 3 more would wait for a new pod for ever"),
+        (
+            3,
+            1,
+            "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: node-0 and 3 more would wait",
+        ),
     ],
 )
 def test_a_rollout_is_played_on_the_nodes_that_are_known(
     tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
-    found = check(upstream, "change", base="main", inventory=nodes_file(tmp_path, ready, broken))
+    found = check(upstream, "change", base="main", inventory=(nodes_file(tmp_path, ready, broken),))
     assert words in checking.changes_text(found)
     told = checking.changes_json(found)["changes"][0]["changes"][0]["rehearsal"]
     assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken

@@ -11,6 +11,8 @@ from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.pipeline import prepare
 from gitops_ds.validate import changes, fleet, pages
+from gitops_ds.validate.sides import ChangeRule, Sides
+from gitops_ds.validate.whole import FleetRule
 from tests.plan import world
 from tests.plan.world import daemonset
 
@@ -34,7 +36,7 @@ def classed(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def found(*bodies: dict[str, Any], live: Live = THREE_NODES) -> list[str]:
-    prepared = prepare.prepare(world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}), nodes=live.nodes)
+    prepared = prepare.prepare(world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}), live=live)
     return told(prepared.findings, {rule.id for rule in fleet.RULES})
 
 
@@ -42,9 +44,9 @@ def told(findings: tuple[Finding, ...], wanted: set[str]) -> list[str]:
     return [f"{f.rule} {f.severity} {f.object.name if f.object else ''}" for f in findings if f.rule in wanted]
 
 
-GPU = {"nodeSelector": {"gpu": "yes"}}
+GPU: dict[str, Any] = {"nodeSelector": {"gpu": "yes"}}
 AGENTS = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "agents"}, "value": 1000}
-LINUX = {"nodeSelector": {"kubernetes.io/os": "linux"}}
+LINUX: dict[str, Any] = {"nodeSelector": {"kubernetes.io/os": "linux"}}
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,13 @@ LINUX = {"nodeSelector": {"kubernetes.io/os": "linux"}}
         pytest.param([with_port("a", 9100), with_port("b", 9100)], ["DS601 warning a"], id="one port of the same nodes"),
         pytest.param([with_port("a", 9100), with_port("b", 9101)], [], id="a port each"),
         pytest.param(
-            [with_port("a", 9100), with_port("b", 9100, **GPU)], ["DS604 warning b"], id="one port, but no node runs both"
+            [with_port("a", 9100), with_port("b", 9100, **GPU)],
+            ["DS604 warning b", "DS307 warning b"],
+            id="one port, but no node runs both",
         ),
         pytest.param([with_port("a", 9100, hostNetwork=True), with_port("b", 9100)], ["DS601 warning a"], id="the host's network"),
         pytest.param([daemonset("a", **LINUX)], [], id="a selector that some nodes meet"),
-        pytest.param([daemonset("a", **GPU)], ["DS604 warning a"], id="a selector that no node meets"),
+        pytest.param([daemonset("a", **GPU)], ["DS604 warning a", "DS307 warning a"], id="a selector that no node meets"),
         pytest.param([daemonset("a", priorityClassName="system-node-critical")], [], id="a priority that is always there"),
         pytest.param([daemonset("a", priorityClassName="system-agents")], ["DS313 warning a"], id="a priority that can't be there"),
         pytest.param([daemonset("a", priorityClassName="agents")], [], id="a priority that may be made elsewhere"),
@@ -84,7 +88,8 @@ def test_where_no_nodes_are_known_nothing_is_said_of_them() -> None:
 def changed(base: list[dict[str, Any]], head: list[dict[str, Any]]) -> list[str]:
     sides = [world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}) for bodies in (base, head)]
     before, after = map(prepare.prepare, sides)
-    return told(prepare.compared(before, after, sides[1]).findings, {rule.id for rule in changes.RULES})
+    change = Sides(before.bundle.manifests, after.bundle.manifests)
+    return told(prepare.compared(change, after, sides[1]).findings, {rule.id for rule in changes.RULES})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ def test_changes(base: list[dict[str, Any]], head: list[dict[str, Any]], expecte
 
 
 @pytest.mark.parametrize("rule", [*fleet.RULES, *changes.RULES], ids=lambda rule: rule.id)
-def test_each_has_a_page(rule: fleet.FleetRule | changes.ChangeRule) -> None:
+def test_each_has_a_page(rule: FleetRule | ChangeRule) -> None:
     page = pages.of(rule.id)
     assert page is not None
     assert page.text.startswith(f"# {rule.id}: {rule.summary}\n")

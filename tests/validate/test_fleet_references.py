@@ -9,7 +9,7 @@ import pytest
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.objects import Digest, key_of
 from gitops_ds.validate import fleet, pages, pod_security
-from gitops_ds.validate.fleet import Fleet
+from gitops_ds.validate.whole import Fleet
 from tests.plan.world import daemonset
 
 

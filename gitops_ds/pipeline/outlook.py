@@ -1,0 +1,291 @@
+"""What a change means beyond its fields: what it costs, whether it fits, how its rollout goes, and whether there is a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds.core import rehearsal
+from gitops_ds.core.rehearsal import Rehearsal
+from gitops_ds.kinds import capacity, crowds, defaults, eligibility
+from gitops_ds.kinds.eligibility import Placement
+from gitops_ds.model.census import Census
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.validate import references, regressions, room
+from gitops_ds.validate.rule import section
+from gitops_ds.validate.sides import Sides, is_daemonset, template
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a change asks for more (or less) of a resource, in thousandths of its unit: each pod, and all nodes together.
+
+    `nodes` is how many have the agent afterwards, None where others have it than before: then `total` is no product.
+    """
+
+    resource: str
+    each: int
+    nodes: int | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """Which revision a revert brings back (None: not known), under which number, and why it can't be had (empty: it can)."""
+
+    revision: int | None
+    becomes: int | None
+    obstacles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of one change. `configuration` says in sentences what a change of ConfigMaps and Secrets does to pods."""
+
+    costs: tuple[Cost, ...] = ()
+    misfits: tuple[room.Misfit, ...] = ()
+    configuration: tuple[str, ...] = ()
+    rehearsal: Rehearsal | None = None
+    broken: tuple[str, ...] = ()
+    back: WayBack | None = None
+
+
+NOTHING = Outlook()
+
+
+@dataclass
+class Rehearsals:
+    """Rollouts that were played: those that go alike on nodes that are alike are played once."""
+
+    _played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(default_factory=dict)
+
+    def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
+        """How the way from one DaemonSet to the other goes on these nodes, in the order of their names."""
+        concerned, shape = _shape(old, new, nodes)
+        spec = section(new.get("spec"))
+        metadata = section(new.get("metadata"))
+        same = (shape, repr(spec.get("updateStrategy")), spec.get("minReadySeconds"), repr(metadata.get("annotations")))
+        if same not in self._played:
+            told = rehearsal.rehearse(defaults.defaulted(old), defaults.defaulted(new), concerned)
+            places = {node.name: place for place, node in enumerate(concerned)}
+            self._played[same] = told, tuple(places[name] for name in told.waiting)
+        told, waiting = self._played[same]
+        names = tuple(concerned[place].name for place in waiting)
+        return Rehearsal(told.seconds, told.steps, told.at_once, names, told.estimated)
+
+
+def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], bytes]:
+    """The nodes that either side is for, and all of them that a rollout sees: for which side, and whether they are ready."""
+    placers = [eligibility.read(template(body)) for body in (old, new)]
+    grouped = crowds.groups(nodes, crowds.keys_of(placers))
+    before, after = (
+        {node.name: placement for placement, some in crowds.placed(placer, grouped).items() for node in some} for placer in placers
+    )
+    numbers = {Placement.EVICT: 0, Placement.KEEP: 1, Placement.RUN: 2}
+    concerned, shape = [], bytearray()
+    for node in nodes:
+        code = numbers[before[node.name]] * 3 + numbers[after[node.name]]
+        if code:
+            concerned.append(node)
+            shape.append(code * 2 + node.ready)
+    return concerned, bytes(shape)
+
+
+def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, history: bool) -> Mapping[Key, Outlook]:
+    """The outlook of each change that there is something to say of. `history`: revisions are those of the cluster."""
+    census = sides.census
+    misfits: dict[Key, list[room.Misfit]] = {}
+    if census is not None and census.room and any(is_daemonset(change.key) for change in changes):
+        for misfit in room.misfits(sides.after):
+            misfits.setdefault(misfit.key, []).append(misfit)
+    readers = _readers(sides)
+    found = {}
+    for change in changes:
+        if is_daemonset(change.key):
+            outlook = _of_daemonset(change, sides, tuple(misfits.get(change.key, ())), played, history=history)
+        else:
+            outlook = Outlook(configuration=tuple(_read_by(change, readers)))
+        if outlook != NOTHING:
+            found[change.key] = outlook
+    return found
+
+
+def _of_daemonset(change: Change, sides: Sides, misfits: tuple[room.Misfit, ...], played: Rehearsals, *, history: bool) -> Outlook:
+    base, head = sides.base.get(change.key), sides.head.get(change.key)
+    costs = tuple(_costs(change.key, sides)) if sides.census is not None else ()
+    if base is None or head is None:
+        return Outlook(costs, misfits)
+    rolls = change.rollout is not None and change.rollout.rolls
+    told = None
+    broken: tuple[str, ...] = ()
+    if rolls and sides.census is not None and change.key in sides.after.eligible:
+        told = played.of(base.body, head.body, sides.census.nodes)
+        wanted = sides.after.eligible[change.key]
+        broken = tuple(node.name for node in sides.census.nodes if not node.ready and node.name in wanted)
+    configuration = tuple(_rolled_by(base.body, head.body)) if rolls else ()
+    return Outlook(costs, misfits, configuration, told, broken, _back(change, sides, history=history))
+
+
+def _costs(key: Key, sides: Sides) -> Iterator[Cost]:
+    if any(key in side.unknown for side in (sides.before, sides.after)):
+        return
+    before, after = (side.eligible.get(key, frozenset()) for side in (sides.before, sides.after))
+    was, now = (_requested(side.get(key)) for side in (sides.base, sides.head))
+    for resource in ("cpu", "memory"):
+        each = now.get(resource, 0) - was.get(resource, 0)
+        total = now.get(resource, 0) * len(after) - was.get(resource, 0) * len(before)
+        if total:
+            yield Cost(resource, each, len(after) if before == after else None, total)
+
+
+def _requested(manifest: Any) -> Mapping[str, int]:
+    if manifest is None:
+        return {}
+    try:
+        return capacity.requested(section(template(manifest.body).get("spec")))
+    except ValueError:  # DS010 tells of what is no quantity
+        return {}
+
+
+def _rolled_by(before: Body, after: Body) -> Iterator[str]:
+    """Which configuration makes the pods restart: a name that ends in another hash, an annotation that holds another one."""
+    names = [{(kind, name) for _, kind, name in references.of(section(template(body).get("spec")))} for body in (before, after)]
+    for kind in ("ConfigMap", "Secret"):
+        old, new = (sorted(name for one, name in side if one == kind) for side in (names[0] - names[1], names[1] - names[0]))
+        if old and new:
+            yield f"restarts for its configuration: {kind} {', '.join(old)} -> {', '.join(new)}"
+    marks = [section(section(template(body).get("metadata")).get("annotations")) for body in (before, after)]
+    hashes = [key for key in sorted(marks[1]) if marks[0].get(key) != marks[1][key] and ("checksum" in key or "hash" in key)]
+    if hashes:
+        yield f"restarts for its configuration: the annotation {', '.join(hashes)} has another value"
+
+
+def _readers(sides: Sides) -> Mapping[tuple[str, str, str], list[Key]]:
+    """By kind, namespace and name of ConfigMaps and Secrets, the DaemonSets whose pods read them."""
+    found: dict[tuple[str, str, str], list[Key]] = {}
+    for manifest in sides.after.daemonsets:
+        for _, kind, name in dict.fromkeys(references.of(section(template(manifest.body).get("spec")))):
+            found.setdefault((kind, manifest.key.namespace, name), []).append(manifest.key)
+    return found
+
+
+def _read_by(change: Change, readers: Mapping[tuple[str, str, str], list[Key]]) -> Iterator[str]:
+    key = change.key
+    if key.kind in ("ConfigMap", "Secret") and change.operation is Operation.UPDATE:
+        for reader in dict.fromkeys(readers.get((key.kind, key.namespace, key.name), ())):
+            yield f"read by {reader}: no pod restarts for it; mounted files follow in a while, variables with the next restart"
+
+
+def _back(change: Change, sides: Sides, *, history: bool) -> WayBack | None:
+    rollout = change.rollout
+    base, head = sides.base[change.key], sides.head[change.key]
+    obstacles = tuple(message for _, message in regressions.no_way_back(change.key, base.body, head.body, sides))
+    if rollout is None or not (rollout.rolls or obstacles):
+        return None
+    known = history and rollout.current is not None
+    return WayBack(rollout.current if known else None, rollout.becomes + 1 if known else None, obstacles)
+
+
+def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[str]:
+    """The outlook in sentences."""
+    yield from outlook.configuration
+    if outlook.costs:
+        yield _cost_line(outlook.costs)
+    if census is not None:
+        for misfit in outlook.misfits:
+            yield misfit.said(census)
+        if outlook.rehearsal:
+            yield _rehearsed(outlook.rehearsal, outlook.broken, change, census)
+    if outlook.back:
+        yield _back_line(outlook.back)
+
+
+def summed(costs: Sequence[Cost]) -> str:
+    """What several changes ask for together: `+47.2 cores, +73.8Gi memory`."""
+    totals = {resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS}
+    return ", ".join(f"{_signed(resource, total)} {_UNITS[resource]}" for resource, total in totals.items() if total)
+
+
+def _cost_line(costs: Sequence[Cost]) -> str:
+    nodes = {cost.nodes for cost in costs}
+    total = summed(costs)
+    if None in nodes or len(nodes) > 1:
+        return f"asks for {total} over all its nodes"
+    each = ", ".join(f"{_signed(cost.resource, cost.each)} {cost.resource}" for cost in costs)
+    number = costs[0].nodes or 0
+    return f"asks for {each} x {number:,} node{'s' if number != 1 else ''} = {total}"
+
+
+_UNITS = {"cpu": "cores", "memory": "memory"}
+
+
+def _signed(resource: str, amount: int) -> str:
+    sign = "+" if amount > 0 else "-"
+    if resource == "cpu" and abs(amount) >= 1000:
+        return f"{sign}{abs(amount) / 1000:,.10g}"
+    return sign + regressions.amount(resource, abs(amount))
+
+
+def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census: Census) -> str:
+    pace = rehearsal.USUAL
+    assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
+    if played.waiting:
+        rolling = section(section(section(change.manifest.body if change.manifest else {}).get("spec")).get("updateStrategy"))
+        most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
+        why = f"{crowds.said(broken, census)} not ready and maxUnavailable {most}; " if broken else ""
+        return f"does not end: {why}{crowds.said(played.waiting, census, shown=1)} would wait for a new pod for ever"
+    steps = f"{played.steps:,} step{'s' if played.steps != 1 else ''}"
+    without = f"at most {played.at_once:,} node{'s' if played.at_once != 1 else ''} at once without it"
+    begun = " (by how it begins)" if played.estimated else ""
+    return f"takes about {duration(played.seconds)} in {steps}{begun}, {without}, {assumed}"
+
+
+def duration(seconds: float) -> str:
+    """`90 s`, `12 min`, `3.5 h`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _back_line(back: WayBack) -> str:
+    if back.obstacles:
+        return f"way back: {'; '.join(back.obstacles)}"
+    if back.revision is None:
+        return "way back: a revert brings back the template of the base"
+    return f"way back: a revert brings back revision {back.revision}, as revision {back.becomes}"
+
+
+def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str, Any]:
+    """The outlook as a part of a change in the report of a check."""
+    told: dict[str, Any] = {}
+    if census is not None and is_daemonset(change.key):
+        told["nodes"] = {word: _nodes(getattr(change.nodes, word), census) for word in ("gained", "lost", "restarted")}
+    if outlook.costs:
+        told["cost"] = [
+            {"resource": one.resource, "perPod": one.each / 1000, "nodes": one.nodes, "total": one.total / 1000}
+            for one in outlook.costs
+        ]
+    if outlook.misfits and census is not None:
+        told["misfits"] = [{"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)} for one in outlook.misfits]
+    if outlook.configuration:
+        told["configuration"] = list(outlook.configuration)
+    if (played := outlook.rehearsal) is not None:
+        told["rehearsal"] = {
+            "seconds": round(played.seconds),
+            "steps": played.steps,
+            "atOnce": played.at_once,
+            "waiting": list(played.waiting),
+            "notReady": list(outlook.broken),
+            "estimated": played.estimated,
+        }
+    if (back := outlook.back) is not None:
+        possible = not back.obstacles
+        told["back"] = {"possible": possible, "revision": back.revision, "becomes": back.becomes, "obstacles": list(back.obstacles)}
+    return told
+
+
+def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
+    """Declared nodes have no names that anybody else knows."""
+    told: dict[str, Any] = {"count": len(names), "pools": crowds.by_pool(names, census)}
+    return told if census.declared else {**told, "names": list(names)}

@@ -1,0 +1,102 @@
+"""A change: the objects of one cluster as the base has them, and as the head has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gitops_ds.model.bundle import ClusterFacts, Manifest
+from gitops_ds.model.census import Census
+from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.validate.rule import section
+from gitops_ds.validate.whole import Fleet
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The manifests of one cluster before and after, and its nodes, where they are known.
+
+    `drift` are the fields that are different in the cluster from what the base says, by object, for whoever has asked the cluster.
+    """
+
+    base: Mapping[Key, Manifest]
+    head: Mapping[Key, Manifest]
+    census: Census | None = None
+    drift: Mapping[Key, tuple[Path, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def before(self) -> Fleet:
+        """All of the base."""
+        return Fleet(self.base, self.census)
+
+    @cached_property
+    def after(self) -> Fleet:
+        """All of the head."""
+        return Fleet(self.head, self.census)
+
+    def both(self) -> Iterator[tuple[Key, Body, Body]]:
+        """The DaemonSets that stay, before and after."""
+        for key, manifest in self.head.items():
+            if is_daemonset(key) and key in self.base:
+                yield key, self.base[key].body, manifest.body
+
+    def rolling(self) -> Iterator[tuple[Key, Body, Body]]:
+        """The pod templates that change, before and after, of DaemonSets that stay."""
+        for key, before, after in self.both():
+            if self.base[key].digest != self.head[key].digest and template(before) != template(after):
+                yield key, template(before), template(after)
+
+    def gone(self) -> list[Key]:
+        """The DaemonSets that only the base has."""
+        return [key for key in self.base if is_daemonset(key) and key not in self.head]
+
+    def come(self) -> list[Key]:
+        """The DaemonSets that only the head has."""
+        return [key for key in self.head if is_daemonset(key) and key not in self.base]
+
+
+# The object (one that is gone is named by the base), the path, and a sentence.
+ChangeCheck = Callable[[Sides], Iterable[tuple[Key, Path, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRule:
+    """A rule over a change. `refused`: the API server would refuse it where the base is applied."""
+
+    id: str
+    severity: Severity
+    refused: bool
+    summary: str
+    check: ChangeCheck
+    on: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a change does to one of a repository's clusters."""
+
+    facts: ClusterFacts
+    sides: Sides
+
+
+@dataclass(frozen=True, slots=True)
+class ReachRule:
+    """A rule over a change of several clusters: it tells the cluster as well. All of them are advice."""
+
+    id: str
+    severity: Severity
+    summary: str
+    check: Callable[[Iterable[Step]], Iterable[tuple[str, Key, Path, str]]]
+    on: bool = True
+
+
+def is_daemonset(key: Key) -> bool:
+    """Whether the object makes pods on nodes."""
+    return (key.group, key.kind) == ("apps", "DaemonSet")
+
+
+def template(body: Body) -> Body:
+    """The pod template of a DaemonSet."""
+    return section(section(body.get("spec")).get("template"))

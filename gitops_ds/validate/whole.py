@@ -1,0 +1,106 @@
+"""All objects of a cluster together, and its nodes where they are known: what rules over a fleet look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gitops_ds.kinds import crowds, eligibility
+from gitops_ds.kinds.eligibility import Placement, Placer
+from gitops_ds.model.bundle import Alternatives, Manifest
+from gitops_ds.model.census import Census
+from gitops_ds.model.finding import Fix, Severity
+from gitops_ds.model.objects import Key, Path
+from gitops_ds.validate.rule import section
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The manifests of one cluster, and its nodes; None where nobody knows them.
+
+    `expected` holds by agent the nodes that it counts on, and those that shall get no pod; `ignored` nodes count for nobody.
+    """
+
+    manifests: Mapping[Key, Manifest]
+    census: Census | None = None
+    expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
+    ignored: Alternatives = ()
+
+    @cached_property
+    def daemonsets(self) -> tuple[Manifest, ...]:
+        """Those that make pods on nodes."""
+        return tuple(manifest for key, manifest in self.manifests.items() if (key.group, key.kind) == ("apps", "DaemonSet"))
+
+    @cached_property
+    def placers(self) -> Mapping[Key, Placer]:
+        """By DaemonSet, how it chooses its nodes."""
+        return {one.key: eligibility.read(section(section(one.body.get("spec")).get("template"))) for one in self.daemonsets}
+
+    @cached_property
+    def groups(self) -> crowds.Groups:
+        """The nodes, those together that no DaemonSet tells apart by their labels and taints."""
+        return crowds.groups(self.census.nodes if self.census else (), crowds.keys_of(self.placers.values()))
+
+    @cached_property
+    def eligible(self) -> Mapping[Key, frozenset[str]]:
+        """By DaemonSet, the names of the nodes that shall run it.
+
+        Without those of which that can't be said: no nodes are known, or only declared ones, and nobody said whether they have a
+        label that the DaemonSet asks for.
+        """
+        if self.census is None:
+            return {}
+        return {
+            key: frozenset(node.name for node in crowds.placed(placer, self.groups)[Placement.RUN])
+            for key, placer in self.placers.items()
+            if key not in self.unknown
+        }
+
+    @cached_property
+    def unknown(self) -> frozenset[Key]:
+        """The DaemonSets that ask for labels, or names, of which declared nodes say nothing."""
+        census = self.census
+        if census is None or not census.declared:
+            return frozenset()
+        return frozenset(
+            key
+            for key, placer in self.placers.items()
+            if crowds.keys_of([placer]) - census.keys or placer.node_name or any(term.names for term in placer.terms or ())
+        )
+
+    def placed(self) -> Iterator[tuple[Manifest, frozenset[str]]]:
+        """The DaemonSets with the nodes that shall run them, where that is known."""
+        return ((manifest, self.eligible[manifest.key]) for manifest in self.daemonsets if manifest.key in self.eligible)
+
+
+# The object, the path, a sentence, and how to mend it where that is known.
+FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix]
+FleetCheck = Callable[[Fleet], Iterable[FleetTold]]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRule:
+    """A rule over a whole fleet, all of them advice. `on`: it looks without being asked.
+
+    `classes` holds the severities for agents of a class, where they differ.
+    """
+
+    id: str
+    severity: Severity
+    summary: str
+    check: FleetCheck
+    on: bool = True
+    classes: Mapping[str, Severity] = field(default_factory=dict)
+
+
+def pod_spec(manifest: Manifest) -> Mapping[str, Any]:
+    """The spec of a DaemonSet's pods."""
+    return section(section(section(manifest.body.get("spec")).get("template")).get("spec"))
+
+
+def pod_labels(manifest: Manifest) -> Mapping[str, str]:
+    """The labels of its pods."""
+    template = section(section(manifest.body.get("spec")).get("template"))
+    return {str(key): str(value) for key, value in section(section(template.get("metadata")).get("labels")).items()}
