@@ -10,7 +10,7 @@ import orjson
 
 from gitops_ds.app.checking import Checked
 from gitops_ds.errors import UsageError
-from gitops_ds.model.finding import Finding, Place
+from gitops_ds.model.finding import Finding
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report
 from gitops_ds.validate import rules, suppressions
@@ -38,7 +38,7 @@ def _known(findings: tuple[Finding, ...], baseline: frozenset[str]) -> dict[Find
     """Those of the baseline, in the report's order of equal ones."""
     if not baseline:
         return {}
-    ordered = sorted(findings, key=lambda one: (one.place or Place(""), one.message))
+    ordered = report.in_order(findings)
     named = zip(ordered, report.fingerprints(ordered), strict=True)
     return {finding: None for finding, name in named if name in baseline and not finding.refused}
 

@@ -17,7 +17,6 @@ from gitops_ds.controller import events, probe
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
 from gitops_ds.model.record import Emit, Record
-from gitops_ds.report import metrics
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
     """
-    counters = metrics.Metrics()
-    hearers = [counters.hear, emit]
+    hearers = [emit]
 
     def tell(told: Record) -> None:
         for hear in hearers:
@@ -57,8 +55,11 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             return not service.repository.url or (deployer is not None and deployer.first_pass.is_set())
 
         if service.listen:
-            from gitops_ds.report import web
+            # Web pages and metrics take 3 MiB that nobody asks for without an address.
+            from gitops_ds.report import metrics, web
 
+            counters = metrics.Metrics()
+            hearers.append(counters.hear)
             runner = await web.serve(service.listen, counters, ready)
             stack.push_async_callback(runner.cleanup)
         if service.repository.url:

@@ -67,12 +67,16 @@ def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-def _told(error: GitopsError) -> int:
-    """Prints the error's sentence, with the trace under -vv; its exit code."""
-    click.echo(f"error: {error}", err=True)
+def _told(error: Exception) -> int:
+    """Prints the error in a sentence, with the trace under -vv; its exit code."""
+    from gitops_ds.cli import options
+
+    bug = f"this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with what -vv prints"
+    sentence, code = (str(error), error.exit_code) if isinstance(error, GitopsError) else (bug, 3)
+    options.say(f"error: {sentence}")
     if "-vv" in sys.argv:
         traceback.print_exception(error)
-    return error.exit_code
+    return code
 
 
 def main() -> None:
@@ -84,8 +88,6 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except GitopsError as error:
-        code = _told(error)
     except BaseExceptionGroup as group:  # tasks that failed together: one is enough to tell
         told, rest = group.split(GitopsError)
         if told is None or rest is not None:
@@ -95,10 +97,5 @@ def main() -> None:
         sys.stderr.close()
         code = 0
     except Exception as error:
-        click.echo(
-            f"error: this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with what -vv prints", err=True
-        )
-        if "-vv" in sys.argv:
-            traceback.print_exception(error)
-        code = 3
+        code = _told(error)
     sys.exit(code or 0)

@@ -73,9 +73,11 @@ def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLo
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A word beside the result, on stderr."""
+    """A word beside the result, on stderr. It may quote a repository: nothing in it acts on a terminal or a runner."""
     if not quiet:
-        click.echo(text, err=True)
+        from gitops_ds.report import findings
+
+        click.echo(findings.harmless_block(text), err=True)
 
 
 def show_json(document: Any) -> None:

@@ -51,7 +51,7 @@ async def _run(given: dict[str, Any]) -> None:
     def emit(told: Record) -> None:
         if settings.log_format == "json":
             if found := words.as_json(told):
-                options.say(orjson.dumps(found).decode())
+                click.echo(orjson.dumps(found), err=True)
         elif line := words.line(told):
             options.say(line, quiet=given["quiet"])
 

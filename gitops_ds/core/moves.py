@@ -17,7 +17,8 @@ BURST = 250  # upstream's BurstReplicas: creates, and deletes, of one turn; the 
 class Moves:
     """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970).
 
-    `unplaced` says by node why a pod that is wanted has no room there.
+    `unplaced` says by node why a pod that is wanted has no room there. `later` are further nodes that shall get a pod, once the
+    first BURST have theirs.
     """
 
     creates: tuple[CreatePod, ...] = ()
@@ -25,6 +26,7 @@ class Moves:
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     wake_at: float | None = None
     unplaced: Mapping[str, str] = field(default_factory=dict)
+    later: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether any pod moves."""

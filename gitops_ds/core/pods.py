@@ -33,6 +33,7 @@ class _Settling:
         self.mould = Mould(fleet)
         self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
         self.creates: list[CreatePod] = []
+        self.later: list[str] = []
         self.unplaced: dict[str, str] = {}
         self.deletes: list[DeletePod] = []
         self.backoffs: dict[str, Backoff] = {}
@@ -50,13 +51,16 @@ class _Settling:
                     self.clear(spot)
                 case None:
                     self.forget(spot)
-        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, min(self.waits, default=None), self.unplaced)
+        wake_at = min(self.waits, default=None)
+        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, wake_at, self.unplaced, tuple(self.later))
 
     def create(self, spot: Spot, why: str) -> None:
         if reason := self.mould.misfit(spot):
             self.unplaced[spot.node] = reason
-        else:
+        elif len(self.creates) < moves.BURST:
             self.creates.append(self.mould.create(spot, why))
+        else:
+            self.later.append(spot.node)
 
     def tidy(self, spot: Spot) -> None:
         """Ends failed, succeeded and surplus pods of a node that may have one."""

@@ -96,7 +96,7 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
     """
     surge = available = 0
     free: list[CreatePod] = []
-    candidates: list[CreatePod] = []
+    candidates: list[Spot] = []
     deletes: list[DeletePod] = []
     elsewhere: list[DeletePod] = []
     unplaced: dict[str, str] = {}
@@ -123,11 +123,11 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
             else:
                 deletes.append(moves.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
         elif spot.wanted:
-            candidates.append(mould.create(spot, "its pod runs an earlier template"))
+            candidates.append(spot)
         else:
             elsewhere.append(moves.delete(spot, old, Cause.OUTDATED, "enough pods are available where they shall be"))
     spare = max(0, min(available - fleet.desired, len(elsewhere)))
-    creates = free + candidates[: max(0, max_surge - surge)]
+    creates = free + [mould.create(spot, "its pod runs an earlier template") for spot in candidates[: max(0, max_surge - surge)]]
     return Moves(
         tuple(sorted(creates, key=lambda action: action.node)),
         tuple(sorted(deletes + elsewhere[:spare], key=lambda action: (action.node, action.key))),

@@ -14,7 +14,8 @@ Two controllers never see the same instant, so their acts are not compared by ti
 - *The end*: an interval ends when ours wants nothing any more, the status included, and there was no news for a while. What ours
   wants and nobody does, without any news for long, is a difference too.
 
-An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look of the next seconds.
+An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look of the next seconds; and a spec
+explains what is ended some seconds after it changed, for theirs may not have seen that yet.
 
 Every cause has to be seen, if late: a spec, label or taint that comes and goes between two looks leaves acts that nothing explains.
 Not told apart: an adopted pod that was never seen as an orphan counts as one that came. Back-offs are theirs: ours wants a failed
@@ -111,7 +112,8 @@ class _Watched:
     """One DaemonSet: the last look and when there was news, acts still unexplained, and what ours wanted.
 
     `nodes_wished` are the nodes that shall get a pod, as of the last look; `uids_wished` the objects to be ended or changed, with
-    their node, of the whole interval. `last` holds what vanished since the last look. `at_risk` outlives the interval.
+    their node, of the whole interval. `last` holds what vanished since the last look. `at_risk` outlives the interval. `outdated`
+    is the last look at each spec of the last seconds but the present one, and when it was seen to have changed.
     """
 
     seen: Observation
@@ -126,16 +128,20 @@ class _Watched:
     nodes_wished: set[str] = field(default_factory=set)
     uids_wished: dict[str, str] = field(default_factory=dict)
     at_risk: set[str] = field(default_factory=set)
+    outdated: list[tuple[float, Fleet]] = field(default_factory=list)
 
     def look(self, seen: Observation, decision: Decision) -> Look:
         """Takes up what changed since the last look, judges it, and concludes what can be concluded."""
         fleet = decide.layout(seen)
         if self._is_news(seen, fleet) or seen.now < self.news_at:
             self.news_at = seen.now
+        self.outdated = [(at, old) for at, old in self.outdated if seen.now - at <= QUIET]
         self._move(seen, fleet)
         self._judge(seen, fleet)
         self._weigh(fleet)
         self._wish(decision)
+        if self.seen.daemonset.generation != seen.daemonset.generation:
+            self.outdated.append((seen.now, self.fleet))
         self.seen, self.fleet = seen, fleet
         return self._conclude(decision)
 
@@ -200,8 +206,9 @@ class _Watched:
         return any(other.hash != pod.hash for other in beside)
 
     def _rolls(self, pod: Pod, fleet: Fleet) -> bool:
-        """Whether a pod runs an earlier template that a rollout replaces, by what was seen now or at the look before."""
-        return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in (self.fleet, fleet))
+        """Whether a rollout replaces a pod of that template, by what was seen now, at the look before, or of an outdated spec."""
+        looks = (self.fleet, fleet, *(old for _, old in self.outdated))
+        return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
 
     def _weigh(self, fleet: Fleet) -> None:
         """The nodes at risk now, against the budget."""
@@ -314,7 +321,8 @@ def _moves(seen: Observation) -> Moves:
 
 
 def _creates(seen: Observation) -> set[str]:
-    return {action.node for action in _moves(seen).creates}
+    moves = _moves(seen)
+    return {action.node for action in moves.creates} | {*moves.later}
 
 
 def _deletes(seen: Observation) -> set[str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from gitops_ds.kinds.secret_shapes import HIDDEN, TELLING
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Key, Path
-
-HIDDEN = "<redacted>"
-_TELLING = re.compile(r"pass(word|wd|phrase)?$|secret|token|api_?key|private_?key|credential", re.IGNORECASE)
 
 
 def field(key: Key, change: FieldChange) -> FieldChange:
@@ -24,7 +21,7 @@ def value(shown: Any) -> Any:
     """A value from a pod template with the secret-looking environment hidden."""
     if isinstance(shown, Mapping):
         name = shown.get("name")
-        if isinstance(name, str) and isinstance(shown.get("value"), str) and _TELLING.search(name):
+        if isinstance(name, str) and isinstance(shown.get("value"), str) and TELLING.search(name):
             return {**shown, "value": HIDDEN}
         return {key: value(below) for key, below in shown.items()}
     if isinstance(shown, list):
@@ -43,4 +40,4 @@ def body(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_telling(path: Path) -> bool:
     """Whether the path leads to the value of an environment variable with a secret's name."""
-    return len(path) >= 3 and path[-1] == "value" and path[-3] == "env" and bool(_TELLING.search(str(path[-2])))
+    return len(path) >= 3 and path[-1] == "value" and path[-3] == "env" and bool(TELLING.search(str(path[-2])))

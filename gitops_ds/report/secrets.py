@@ -12,15 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
+from gitops_ds.kinds.secret_shapes import HIDDEN, ISSUED, TELLING
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Body, Key, Path, key_of
 
-HIDDEN: Final = "<redacted>"
-
-# As plan/redact.py has it; here a value is hidden wherever it comes again, so names that only speak of a secret are left out.
-_TELLING = re.compile(r"pass(word|wd|phrase)?$|secret|token|api[_-]?key|private[_-]?key|credential", re.IGNORECASE)
+# A value is hidden wherever it comes again, so names that only speak of a secret are left out.
 _SPEAKS_OF = re.compile(r"(file|path|dir|directory|name|names|ref|url|uri|mount|enabled|ttl|expiration\w*|secrets)$", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\(.*\)|\$\{.*\}")
 _SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
@@ -33,15 +31,8 @@ _SHAPES = re.compile(
     "|".join(
         (
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
-            r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-            r"\bgh[pousr]_[A-Za-z0-9]{36,}",
-            r"\bgithub_pat_\w{22,}",
-            r"\bglpat-[\w-]{20,}",
-            r"\bxox[abprs]-[\w-]{10,}",
-            r"\bAIza[\w-]{35}",
-            r"\b[sr]k_live_\w{16,}",
+            ISSUED,
             r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
-            r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
             r"\bENC\[[^\[\]\s]{8,}\]",
             r"(?<=://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
         )
@@ -56,7 +47,7 @@ _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
 
 def telling(name: str) -> bool:
     """Whether a value of that name is a secret."""
-    return bool(_TELLING.search(name)) and not _SPEAKS_OF.search(name)
+    return bool(TELLING.search(name)) and not _SPEAKS_OF.search(name)
 
 
 def shapes_hidden(text: str) -> str:

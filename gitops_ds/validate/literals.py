@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gitops_ds.kinds.secret_shapes import ISSUED
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate.rule import Told, containers, items
 
@@ -14,18 +15,10 @@ _NAMES_SECRET: Final = re.compile(
     r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z", re.IGNORECASE
 )
 _OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
-# The forms that the issuers of keys document, and a password in a URL.
+# A key, a token, and a password in a URL.
 _SHAPES: Final = re.compile(
-    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
-    r"|\bgh[pousr]_[A-Za-z0-9]{36}"
-    r"|\bgithub_pat_\w{22}"
-    r"|\bglpat-[\w-]{20}"
-    r"|\bxox[abprs]-[\w-]{10}"
-    r"|\bAIza[\w-]{35}"
-    r"|\b[sr]k_live_\w{16}"
+    rf"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----|{ISSUED}"
     r"|\beyJ[\w-]{16,}\.eyJ[\w-]{16,}\.[\w-]{16}"
-    r"|\bAGE-SECRET-KEY-1[0-9A-Z]{20}"
     r"|://[\w.+-]{1,64}:[^\s/@:\"'${<*]{3,128}@"
 )
 # What stands for a value, or is none: variables, templates, paths, switches, numbers, words like "changeme" in brackets.

@@ -38,6 +38,15 @@ def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
     assert not names & HEAVY
 
 
+def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("gitops-ds")
+    command = [program, "check", tmp_path, "--baseline", "no\n::error::such\n##[add-path]file"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "such" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.startswith("::") or "##[" in line]
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     assert modules_after("aply")[0] == 2
 

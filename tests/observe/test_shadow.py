@@ -381,6 +381,23 @@ def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
     assert there.differences == []
 
 
+@pytest.mark.parametrize(("seconds", "elsewhere"), [(1.0, {}), (10.0, {"node-1": 1})])
+def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(seconds: float, elsewhere: dict[str, int]) -> None:
+    """Their order to end it was on its way when the way back was seen; long after that somebody else gave it."""
+    there = scene()
+    there.edit("agent:2")
+    there.act(at_most=1)  # the revision
+    there.look()
+    there.edit("agent:1")
+    there.look()
+    there.world.now += seconds
+    there.look()
+    there.end("node-1")
+    there.look()
+    there.rest()
+    assert (there.differences, there.compared[-1].elsewhere) == ([], elsewhere)
+
+
 def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
     there = Scene(World(world.daemonset(), 3))
     there.act()

@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 
 from gitops_ds.app import inventory
-from gitops_ds.kinds import defaults
+from gitops_ds.kinds import defaults, secret_shapes
 from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import make, redact, show
+from gitops_ds.plan import make, show
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
@@ -101,7 +101,7 @@ def test_a_plan_as_json() -> None:
 @pytest.mark.parametrize("form", [show.as_text, show.as_markdown, lambda plan: json.dumps(show.as_json(plan))])
 def test_no_form_shows_a_secret(form: Any) -> None:
     text = form(planned())
-    assert redact.HIDDEN in text
+    assert secret_shapes.HIDDEN in text
     assert [word for word in ("s3cret", "b2xk", "bmV3") if word in text] == []
 
 
