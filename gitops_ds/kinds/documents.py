@@ -25,6 +25,8 @@ from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 
 MAX_BYTES: Final = 10 * 1024 * 1024
+# How many values a file may have, aliases expanded, for each byte of it, and in a small one. Without aliases a value takes a byte.
+_ALIASED, _ALIASED_AT_LEAST = 10, 10_000
 
 SYNTAX: Final = "DS001"
 DUPLICATE: Final = "DS002"
@@ -56,7 +58,7 @@ def read(file: str, data: bytes) -> Parsed:
     Findings: DS001 (no YAML, not UTF-8, a limit passed; refused), DS002 (a key twice; refused, the last one wins as with kubectl),
     DS007 (a plain scalar that YAML 1.1, YAML 1.2 and kubectl read differently; a warning).
     """
-    build = _Build(file)
+    build = _Build(file, spare=_ALIASED * len(data) + _ALIASED_AT_LEAST)
     documents: list[Document] = []
     if len(data) > MAX_BYTES:
         return Parsed((), (refusal(SYNTAX, f"the file has {len(data):,} bytes: at most {MAX_BYTES:,} are read", Place(file)),))
@@ -139,14 +141,17 @@ class _Build:
     file: str
     findings: list[Finding] = field(default_factory=list)
     left: int = 0
+    spare: int = 0  # what is left for the file
     doubtful: list[tuple[int, Node, scalars.Scalar]] = field(default_factory=list)  # which finding, and what to write instead
 
     def refuse(self, rule: str, message: str, node: Node | None) -> None:
         self.findings.append(refusal(rule, message, _at(self.file, node)))
 
     def document(self, root: Node) -> Any:
-        self.left = MAX_NODES
-        return self.value(root, 0)
+        self.left = most = min(MAX_NODES, self.spare)
+        value = self.value(root, 0)
+        self.spare -= most - self.left
+        return value
 
     def value(self, node: Node, depth: int) -> Any:
         tag = node.ctag
@@ -165,7 +170,8 @@ class _Build:
         """Aliases make few nodes many: the budget counts what they expand to, and the depth ends those that hold themselves."""
         self.left -= count
         if self.left < 0:
-            raise yaml_nodes.LimitPassed(f"with its aliases expanded the document has more than {MAX_NODES:,} values", node)
+            most = min(MAX_NODES, self.spare)
+            raise yaml_nodes.LimitPassed(f"with its aliases expanded the document has more than {most:,} values", node)
         if depth > MAX_DEPTH:
             raise yaml_nodes.LimitPassed(
                 f"the document is nested more than {MAX_DEPTH} levels deep, or an alias holds itself", node

@@ -124,7 +124,7 @@ def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:
     step = str(path[0])
     old = body.get(step)
     if len(path) == 1:
-        return body if old else {**body, step: value}
+        return {**body, step: value} if old in (None, "") else body
     inner = old or {}
     changed = _with(inner, path[1:], value) if isinstance(inner, dict) else inner
     return body if changed is inner else {**body, step: changed}

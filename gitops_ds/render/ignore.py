@@ -1,20 +1,47 @@
-"""Which paths a list of gitignore patterns takes, by the rules of https://git-scm.com/docs/gitignore."""
+"""Which paths a list of gitignore patterns takes, by the rules of https://git-scm.com/docs/gitignore.
+
+Patterns and paths may come from anybody: no pattern takes longer than its length times that of the path.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One line: what it matches, whether it takes paths back (`!`), whether it means folders only (`/` at its end)."""
+    """One line: its parts between slashes (None: any folders), whether it takes paths back (`!`), whether it means folders only."""
 
-    regex: re.Pattern[str]
+    parts: tuple[re.Pattern[str] | None, ...]
     back: bool
     folders: bool
+
+    def matches(self, names: Sequence[str]) -> list[bool]:
+        """Whether the line means the first name of a path, the first two, and so on."""
+        last = len(self.parts) - 1
+        reached = {0}  # the parts that may come next
+        found = []
+        for name in names:
+            # Any folders may be none; at the end of a pattern they are what is in the folder, one name at least.
+            skipping = {at for at in reached if at < last and self.parts[at] is None}
+            while skipping:
+                reached |= {at + 1 for at in skipping}
+                skipping = {at + 1 for at in skipping if at + 1 < last and self.parts[at + 1] is None}
+            reached = {to for at in reached if at <= last for to in self._after(at, name, last)}
+            found.append(last + 1 in reached)
+        return found
+
+    def _after(self, at: int, name: str, last: int) -> Iterator[int]:
+        part = self.parts[at]
+        if part is None:
+            yield at
+            if at == last:
+                yield at + 1
+        elif part.fullmatch(name):
+            yield at + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +52,13 @@ class Patterns:
 
     def take(self, path: PurePosixPath) -> bool:
         """Whether the file at this path is taken."""
-        parts = path.parts
-        for count in range(1, len(parts) + 1):
-            name = "/".join(parts[:count])
-            if self._decide(name, folder=count < len(parts)):
+        names = path.parts
+        matched = [(line, line.matches(names)) for line in reversed(self.lines)]
+        for at in range(len(names)):
+            folder = at + 1 < len(names)
+            meant = next((line for line, found in matched if found[at] and (folder or not line.folders)), None)
+            if meant is not None and not meant.back:
                 return True
-        return False
-
-    def _decide(self, name: str, *, folder: bool) -> bool:
-        for line in reversed(self.lines):
-            if (folder or not line.folders) and line.regex.fullmatch(name):
-                return not line.back
         return False
 
 
@@ -62,36 +85,37 @@ def _pattern(line: str, *, anchored: bool) -> Pattern | None:
     if not line:
         return None
     anywhere = not anchored and "/" not in line
+    globs = line.removeprefix("/").split("/")
     try:
-        regex = re.compile(("(?:.*/)?" if anywhere else "") + _translate(line.removeprefix("/")), re.DOTALL)
+        parts = tuple(None if glob == "**" else re.compile(_translate(glob), re.DOTALL) for glob in globs)
     except re.error:
         return None  # git, too, lets a malformed class such as [z-a] match nothing
-    return Pattern(regex, back, folders)
+    return Pattern((None, *parts) if anywhere else parts, back, folders)
 
 
 def _translate(glob: str) -> str:
-    """A glob as a regular expression for a whole path."""
-    text, at = "", 0
+    """A glob without slashes as a regular expression for a name.
+
+    Every star but the last takes the first place where what follows it fits, for good: no other choice could fit what it does not.
+    """
+    pieces, at = [""], 0
     while at < len(glob):
         rest = glob[at:]
-        start = at == 0 or glob[at - 1] == "/"
-        if start and rest.startswith("**/"):
-            text, at = text + "(?:.*/)?", at + 3
-        elif start and rest == "**":
-            text, at = text + ".+", at + 2
-        elif rest[0] == "*":
-            text, at = text + "[^/]*", at + len(rest) - len(rest.lstrip("*"))
+        if rest[0] == "*":
+            pieces.append("")
+            at += len(rest) - len(rest.lstrip("*"))
         elif rest[0] == "?":
-            text, at = text + "[^/]", at + 1
+            pieces[-1], at = pieces[-1] + ".", at + 1
         elif rest[0] == "[" and (end := _class_end(rest)):
             inner = rest[1:end].replace("\\", "\\\\").replace("[", "\\[")
             inner = "^" + inner[1:] if inner[0] in "!^" else inner
-            text, at = text + f"(?!/)[{inner}]", at + end + 1
+            pieces[-1], at = pieces[-1] + f"[{inner}]", at + end + 1
         elif rest[0] == "\\" and len(rest) > 1:
-            text, at = text + re.escape(rest[1]), at + 2
+            pieces[-1], at = pieces[-1] + re.escape(rest[1]), at + 2
         else:
-            text, at = text + re.escape(rest[0]), at + 1
-    return text
+            pieces[-1], at = pieces[-1] + re.escape(rest[0]), at + 1
+    first, *others = pieces
+    return first + "".join(f"(?>.*?{piece})" for piece in others[:-1]) + "".join(f".*{piece}" for piece in others[-1:])
 
 
 def _class_end(rest: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate import naming, scheduling_rules
+from gitops_ds.validate import naming, pod_fields, scheduling_rules
 from gitops_ds.validate.rule import Told, of_daemonsets, pod_specs, section
 
 Spec = Mapping[str, Any]
@@ -36,8 +36,37 @@ def terms_can_be_meant(body: Body) -> Iterator[Told]:
             for index, term in enumerate(terms):
                 yield from _term((*at, index), section(term), values_too=True)
         for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-            at = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index, "preference")
-            yield from _term(at, section(section(wish).get("preference")), values_too=False)
+            place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+            yield from _weight(place, section(wish))
+            yield from _term((*place, "preference"), section(section(wish).get("preference")), values_too=False)
+        for field in ("podAffinity", "podAntiAffinity"):
+            yield from _among_pods((*path, "affinity", field), section(section(spec.get("affinity")).get(field)))
+
+
+def _weight(place: Path, wish: Spec) -> Iterator[Told]:
+    if not 0 < (wish.get("weight") or 0) <= 100:
+        yield (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
+
+
+def _among_pods(way: Path, affinity: Spec) -> Iterator[Told]:
+    for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        yield from _pod_term((*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term))
+    for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+        yield from _weight(place, section(wish))
+        yield from _pod_term((*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm")))
+
+
+def _pod_term(place: Path, term: Spec) -> Iterator[Told]:
+    if not naming.qualified(str(term.get("topologyKey") or "")):
+        yield (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
+    for index, name in enumerate(term.get("namespaces") or ()):
+        if not naming.label(name or ""):
+            yield (*place, "namespaces", index), f'"{name}" is no name of a namespace'
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from pod_fields.selector((*place, field), term.get(field))
+        yield from naming.pairs((*place, field, "matchLabels"), section(section(term.get(field)).get("matchLabels")))
+    yield from pod_fields.label_keys(place, term)
 
 
 def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
@@ -55,6 +84,8 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
             yield (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
         if field.get("operator") not in ("In", "NotIn") or len(field.get("values") or ()) != 1:
             yield at, "matchFields takes In or NotIn with one value"
+        elif not naming.subdomain(str(field["values"][0] or "")):
+            yield (*at, "values", 0), f'"{field["values"][0]}" is no name of a node'
 
 
 def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:

@@ -9,8 +9,8 @@ from gitops_ds.validate import rule
 
 
 def accounts_have_a_namespace(body: Body) -> Iterator[tuple[Path, str]]:
-    """A service account among the subjects names its namespace; nothing stands in for it."""
-    if body.get("kind") not in ("RoleBinding", "ClusterRoleBinding"):
+    """A service account names its namespace; in a RoleBinding that of the binding stands in for one that is not said."""
+    if body.get("kind") != "ClusterRoleBinding":
         return
     for at, subject in enumerate(rule.items(body.get("subjects"))):
         told = rule.section(subject)

@@ -195,5 +195,6 @@ def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator
 def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[Any]:
     if validator.is_type(instance, "array"):
         for first, again in fastcheck.twins(instance, tuple(keys)):
-            named = " and ".join(f"{key} {instance[again][key]}" for key in keys if key in instance[again])
+            entry = instance[again]
+            named = " and ".join(f"{key} {entry[key]}" for key in keys if key in entry) if keys else str(entry)
             yield _error(f"{named} is here a second time, as in entry {first}", validator="twin", path=(again,))

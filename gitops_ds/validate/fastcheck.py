@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -74,7 +74,7 @@ class Checks:
             case "array":
                 items = _array(self._compile(schema.get("items", {})))
                 keys = schema.get(LIST_KEYS)
-                return _unlike(items, tuple(keys)) if keys else items
+                return items if keys is None else _unlike(items, tuple(keys))
             case "object":
                 return self._object(schema)
             case _:
@@ -165,10 +165,17 @@ def _unlike(items: Check, keys: tuple[str, ...]) -> Check:
 
 
 def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is left out is TCP."""
+    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is left out is TCP.
+
+    Without keys the entries themselves are to differ.
+    """
     seen: dict[tuple[Any, ...], int] = {}
     for index, entry in enumerate(entries):
-        name = tuple(entry.get(key) or ("TCP" if key == "protocol" else None) for key in keys) if type(entry) is dict else (index,)
+        name: tuple[Any, ...] = (index,) if keys else (entry,)
+        if type(entry) is dict:
+            name = tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
+            if not all(isinstance(part, Hashable) for part in name):  # a key of another type is told as such
+                continue
         first = seen.setdefault(name, index)
         if first != index:
             yield first, index

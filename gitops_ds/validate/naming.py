@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.kinds import served
+from gitops_ds.model.objects import Body, Path, group_of
 from gitops_ds.validate.rule import at, containers, items, pod_path, pod_specs, section
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
@@ -26,17 +27,26 @@ def names(body: Body) -> Iterator[tuple[Path, str]]:
     path = pod_path(body)
     if path:
         yield from _labels((*path, "metadata"), section(at(body, (*path, "metadata"))))
-        yield from _pairs(("spec", "selector", "matchLabels"), section(at(body, ("spec", "selector", "matchLabels"))))
+        yield from pairs(("spec", "selector", "matchLabels"), section(at(body, ("spec", "selector", "matchLabels"))))
     for way, container in containers(body):
         yield from _label((*way, "name"), container.get("name"))
         for index, port in enumerate(items(container.get("ports"))):
             name = port.get("name")
-            if name and not _PORT_NAME.match(name):
+            if name and not port_name(name):
                 hint = "at most 15 lower-case letters, digits and single dashes, with a letter among them"
                 yield (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
     for way, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             yield from _label((*way, "volumes", index, "name"), volume.get("name"))
+
+
+_FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
+
+
+def _is_of_whole_cluster(body: Body) -> bool:
+    """Whether objects of the kind have no namespace: the API server drops one that they name."""
+    known = served.RESOURCES.get((group_of(body), str(body.get("kind"))))
+    return known is not None and not known.namespaced
 
 
 def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
@@ -47,16 +57,23 @@ def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
             yield ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
     elif body.get("kind") in _ONE_LABEL:
         yield from _label(("metadata", "name"), name)
-    elif isinstance(name, str) and (len(name) > 253 or not _SUBDOMAIN.match(name)):
+    elif name and isinstance(name, str) and not subdomain(name):
         hint = "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at each end"
         yield ("metadata", "name"), f'"{name}" is no name: {hint}'
-    if namespace:
+    prefix = metadata.get("generateName")
+    of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
+    if prefix and ("/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))):
+        yield ("metadata", "generateName"), f'"{prefix}" can\'t begin a name'
+    if namespace and not _is_of_whole_cluster(body):
         yield from _label(("metadata", "namespace"), namespace)
+    for index, one in enumerate(metadata.get("finalizers") or ()):
+        if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
+            yield ("metadata", "finalizers", index), f'"{one}" is no name of a finalizer'
     yield from _labels(("metadata",), metadata)
 
 
 def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
-    yield from _pairs((*path, "labels"), section(metadata.get("labels")))
+    yield from pairs((*path, "labels"), section(metadata.get("labels")))
     annotations = section(metadata.get("annotations"))
     for key in annotations:
         if not qualified(key.lower()):
@@ -66,7 +83,8 @@ def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
         yield (*path, "annotations"), f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken"
 
 
-def _pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
+def pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
+    """What is wrong with the keys and values of labels."""
     for key, value in labels.items():
         if not qualified(key):
             yield (*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}'
@@ -93,6 +111,23 @@ def label_value(value: str) -> bool:
     return value == "" or (len(value) <= 63 and _QUALIFIED.match(value) is not None)
 
 
+@lru_cache(4096)
+def label(name: str) -> bool:
+    """Whether a text is a DNS label, as names of containers, volumes and namespaces are."""
+    return len(name) <= 63 and _LABEL.match(name) is not None
+
+
+@lru_cache(4096)
+def subdomain(name: str) -> bool:
+    """Whether a text is a DNS subdomain, as names of most objects are."""
+    return len(name) <= 253 and _SUBDOMAIN.match(name) is not None
+
+
+def port_name(name: str) -> bool:
+    """Whether a text can be the name of a container's port."""
+    return _PORT_NAME.match(name) is not None
+
+
 def _label(path: Path, name: Any) -> Iterator[tuple[Path, str]]:
-    if isinstance(name, str) and (len(name) > 63 or not _LABEL.match(name)):
+    if name and isinstance(name, str) and not label(name):
         yield path, f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or digit at each end'

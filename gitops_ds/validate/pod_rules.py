@@ -5,8 +5,8 @@ ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Any, Final
 
 from gitops_ds.kinds import quantities
@@ -43,6 +43,10 @@ def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
         yield from _said((*path, "overhead"), spec.get("overhead"))
         yield from _of_resources(path, spec)
         for index, volume in enumerate(items(spec.get("volumes"))):
+            if (claim := section(volume.get("ephemeral")).get("volumeClaimTemplate")) is not None:
+                yield from _of_resources(
+                    (*path, "volumes", index, "ephemeral", "volumeClaimTemplate", "spec"), section(claim.get("spec"))
+                )
             limit = section(volume.get("emptyDir")).get("sizeLimit")
             if limit is not None:
                 yield (*path, "volumes", index, "emptyDir", "sizeLimit"), limit
@@ -60,38 +64,7 @@ def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
             yield (*place, name), value
 
 
-def requests_within_limits(body: Body) -> Iterator[tuple[Path, str]]:
-    """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for as it is limited."""
-    for way, container in containers(body):
-        resources = section(container.get("resources"))
-        requests, limits = _known(resources.get("requests")), _known(resources.get("limits"))
-        for name, wanted in requests.items():
-            limit, path = limits.get(name), (*way, "resources", "requests", name)
-            if limit is None:
-                if _whole(name):
-                    yield path, f"{name} can't be shared: give it a limit of the same amount"
-            elif wanted > limit:
-                yield (
-                    path,
-                    f"the request of {resources['requests'][name]} {name} is more than its limit of {resources['limits'][name]}",
-                )
-            elif _whole(name) and wanted != limit:
-                yield path, f"{name} can't be shared: its request must be its limit, {resources['limits'][name]}"
-
-
-def _known(amounts: Any) -> dict[str, Fraction]:
-    found: dict[str, Fraction] = {}
-    for name, value in section(amounts).items():
-        try:
-            found[name] = quantities.parse(value)
-        except ValueError:
-            continue  # DS010 tells
-    return found
-
-
-def _whole(name: str) -> bool:
-    domain, slash, _ = name.rpartition("/")
-    return name.startswith("hugepages-") or bool(slash and not domain.endswith("kubernetes.io"))
+_INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
 def tolerations(body: Body) -> Iterator[tuple[Path, str]]:
@@ -108,29 +81,21 @@ def tolerations(body: Body) -> Iterator[tuple[Path, str]]:
                 yield (*way, "value"), f'operator Exists takes no value: remove "{value}", or write operator: Equal'
             if operator == "Equal" and not naming.label_value(value):
                 yield (*way, "value"), f'"{value}" is no value of a taint'
+            if operator in ("Gt", "Lt") and not _INTEGER.match(value):
+                yield (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
             if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
                 yield (*way, "tolerationSeconds"), "tolerationSeconds needs effect: NoExecute"
 
 
-def port_numbers(body: Body) -> Iterator[tuple[Path, str]]:
-    """DS006: ports from 1 to 65535."""
-    for way, container in containers(body):
-        for index, port in enumerate(items(container.get("ports"))):
-            for field in ("containerPort", "hostPort"):
-                number = port.get(field)
-                if number is not None and not (0 < number < 65536 or (field == "hostPort" and number == 0)):
-                    yield (*way, "ports", index, field), f"{number} is no port: write a number from 1 to 65535"
-
-
 def host_ports(body: Body) -> Iterator[tuple[Path, str]]:
     """DS515: on the host's network a container port is the host's."""
-    for path, spec in pod_specs(body):
+    for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):
             continue
         for way, container in containers(body):
             for index, port in enumerate(items(container.get("ports"))):
                 host, own = port.get("hostPort"), port.get("containerPort")
-                if way[: len(path)] == path and host and host != own:
+                if way[-2] == "containers" and host and host != own:
                     yield (
                         (*way, "ports", index, "hostPort"),
                         f"with hostNetwork the hostPort must be the containerPort, {own}, not {host}",
@@ -158,13 +123,45 @@ def volumes(body: Body) -> Iterator[tuple[Path, str]]:
                         yield (*way, field, index, "name"), message
 
 
-def one_name(body: Body) -> Iterator[tuple[Path, str]]:
-    """DS414: init containers and containers share their names (the schema tells of twins in one list)."""
+def once(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS414: names of containers and ports, ports of the host and places of mounts are one's own (twins in a list: the schema)."""
     for path, spec in pod_specs(body):
         seen = {one.get("name") for one in items(spec.get("initContainers"))}
+        ports: set[tuple[Any, ...]] = set()
         for index, one in enumerate(items(spec.get("containers"))):
             if one.get("name") in seen:
                 yield (
                     (*path, "containers", index, "name"),
                     f'an init container is called "{one.get("name")}" too: rename one of them',
                 )
+        for way, container in containers(body):
+            yield from _ports_once(way, container, ports if way[-2] == "containers" else set())
+            yield from _mounts_once(way, container)
+
+
+def _ports_once(way: Path, container: Mapping[str, Any], taken: set[tuple[Any, ...]]) -> Iterator[tuple[Path, str]]:
+    names = set[str]()
+    for index, port in enumerate(items(container.get("ports"))):
+        name, place = port.get("name"), (*way, "ports", index)
+        if name and name in names:
+            yield (*place, "name"), f'another port is called "{name}" too: rename one of them'
+        names.add(name)
+        if not (host := port.get("hostPort")):
+            continue
+        which = (port.get("protocol") or "TCP", port.get("hostIP") or "", host)
+        if which in taken:
+            yield (*place, "hostPort"), f"the pod takes the port {host} of the host a second time"
+        taken.add(which)
+
+
+def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    places, named = set[str](), set[str]()
+    for field, key in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+        for index, mount in enumerate(items(container.get(field))):
+            path, name = mount.get(key), mount.get("name")
+            if path and path in places:
+                yield (*way, field, index, key), f'"{path}" is taken by another volume already'
+            if field == "volumeDevices" and name in named:
+                yield (*way, field, index, "name"), f'the volume "{name}" is mounted already: a device is used once'
+            places.add(path)
+            named.add(name)

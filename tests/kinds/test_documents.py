@@ -116,7 +116,22 @@ def test_sixty_four_levels_are_fine() -> None:
 def test_a_bomb_of_aliases_is_refused() -> None:
     (finding,) = told(BOMB.encode())
     assert finding.startswith("DS001")
-    assert finding.endswith("with its aliases expanded the document has more than 100,000 values")
+    most = 10 * len(BOMB) + 10_000
+    assert finding.endswith(f"with its aliases expanded the document has more than {most:,} values")
+
+
+def test_many_small_bombs_are_refused_as_one() -> None:
+    small = f"a: &a [{'x,' * 90}]\nb: [{'*a,' * 90}]\n"
+    found = documents.read("f.yaml", "---\n".join([small] * 1000).encode())
+    (finding,) = found.findings
+    assert finding.refused
+    assert "with its aliases expanded" in finding.message
+    assert len(found.documents) < 1000
+
+
+def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
+    resources = "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 64Mi}}"
+    assert told(f"- &r {resources}\n{'- *r' + chr(10)}".encode() + b"- *r\n" * 5000) == []
 
 
 def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import PurePosixPath
 
 import pytest
@@ -33,6 +34,13 @@ ROWS = [
     ("dir/\n!dir/keep.yaml", "dir/keep.yaml", True),
     ("[z-a", "[z-a", True),
     ("a.b", "aXb", False),
+    ("a*b*c", "abbc", True),
+    ("a*b*c", "acb", False),
+    ("*a*", "bab", True),
+    ("**/**/a", "x/a", True),
+    ("a/**/**/b", "a/b", True),
+    ("a/**", "a", False),
+    ("x/**/a/**/b", "x/a/a/y/b", True),
 ]
 
 
@@ -47,3 +55,13 @@ def test_a_pattern_takes_what_git_would_ignore(lines: str, path: str, taken: boo
 )
 def test_an_anchored_pattern_means_its_own_folder(glob: str, path: str, taken: bool) -> None:
     assert ignore.patterns([glob], anchored=True).take(PurePosixPath(path)) is taken
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("*a" * 40 + "*b", "a" * 250), ("**/a/" * 40 + "b", "a/" * 500 + "c"), ("x/" + "**/" * 200 + "b", "x/" + "a/" * 500 + "c")],
+)
+def test_no_pattern_searches_for_ever(pattern: str, path: str) -> None:
+    started = time.process_time()
+    assert not ignore.patterns([pattern]).take(PurePosixPath(path))
+    assert time.process_time() - started < 10  # tenths of a second; by trying every way it would be years

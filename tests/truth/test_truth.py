@@ -1,0 +1,29 @@
+"""Our verdict on mutated manifests is the API server's; a difference is printed with its seed, both verdicts and the mutations."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.controlplane import ControlPlane
+from tests.truth import verdicts
+
+SEED, COUNT = 2026, 6000
+
+
+def test_a_seed_makes_the_same_manifests() -> None:
+    first, again = ([(one.mutations, one.data) for one in verdicts.cases(SEED, 50)] for _ in range(2))
+    assert first == again
+    assert first != [(one.mutations, one.data) for one in verdicts.cases(SEED + 1, 50)]
+
+
+@pytest.mark.controlplane
+def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
+    found = asyncio.run(verdicts.judged(api_server, list(verdicts.cases(SEED, COUNT))))
+    told = [one for one in found if one.told]
+    wrong = [one for one in told if not one.agrees]
+    refused = sum(bool(one.create or one.apply) for one in told)
+    assert len(told) > 0.98 * COUNT
+    assert 0.4 < refused / len(told) < 0.8, "mutations that ask for both verdicts"
+    assert len(wrong) <= 0.005 * len(told), verdicts.summary(SEED, found)

@@ -1,0 +1,189 @@
+"""One manifest as a file, and what the two say to the same bytes: our check, and strict dry runs of an API server.
+
+A server judges a create, and then, where it took that, the server-side apply by which we deploy: either can refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from gitops_ds.kinds import served
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import group_of
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from tests.controlplane import ControlPlane
+from tests.truth import bases, mutations
+from tests.truth.bases import Body
+
+# Answers about what this one cluster has or lacks: no file can tell, so they are no verdict.
+OF_THIS_CLUSTER = re.compile(
+    r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not found|already exists"
+    r"|attempting to grant RBAC permissions not currently held"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A manifest by its seed and number: what was done to it, the file, and where it would be sent."""
+
+    number: int
+    mutations: tuple[str, ...]
+    body: Body
+    data: bytes
+    path: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Both verdicts: the findings that refuse, and what the server said to a create and to an apply (empty: taken)."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+    create: str
+    apply: str
+
+    @property
+    def told(self) -> bool:
+        """Whether the server's answer is one about the manifest."""
+        return not OF_THIS_CLUSTER.search(self.create + self.apply)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both take it or both refuse it."""
+        return bool(self.findings) == bool(self.create or self.apply)
+
+    def __str__(self) -> str:
+        said = "; ".join(f"{one.rule} {one.message}" for one in self.findings) or "nothing against it"
+        server = f"create: {_words(self.create)}" if self.create else f"apply: {_words(self.apply)}" if self.apply else "takes it"
+        head = f"#{self.case.number} {self.case.body.get('kind')} {list(self.case.mutations)}"
+        return f"{head}\n  we: {said[:400]}\n  the server: {server[:600]}"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """The first so many of a seed: six of seven are DaemonSets, two thirds of those made at random."""
+    daemonsets, companions = bases.real()
+    for number in range(count):
+        random = Random(f"{seed}/{number}")
+        pick = random.random()
+        base = random.choice(companions) if pick < 1 / 7 else random.choice(daemonsets) if pick < 0.43 else bases.generated(random)
+        body, done = mutations.mutated(random, base)
+        data, written = _written(random, body)
+        yield Case(number, (*done, *written), body, data, _path(base, body))
+
+
+def _path(base: Body, body: Body) -> str:
+    resource = served.RESOURCES[group_of(base), base["kind"]]
+    namespace = "/namespaces/default" if resource.namespaced else ""
+    version = base["apiVersion"]
+    return f"/{'apis' if '/' in version else 'api'}/{version}{namespace}/{resource.plural}"
+
+
+def _written(random: Random, body: Body) -> tuple[bytes, tuple[str, ...]]:
+    """As JSON, or as YAML, in which a line may be there twice or a text have lost its quotes."""
+    if random.random() < 0.6:
+        return json.dumps(body, ensure_ascii=False).encode(), ()
+    lines = list(_yaml(body, 0))
+    what = random.random()
+    quoted = [
+        index
+        for index, line in enumerate(lines)
+        if line.endswith('"') and len(line) < 120 and not line.startswith(('"kind"', '"apiVersion"', '  "namespace"'))
+    ]
+    if what < 0.1:
+        index = random.choice([index for index, line in enumerate(lines) if ": " in line and not line.lstrip().startswith("- ")])
+        lines.insert(index, lines[index])
+        return "\n".join(lines).encode(), (f"line twice: {lines[index].strip()[:60]}",)
+    if what < 0.25 and quoted:
+        index = random.choice(quoted)
+        lines[index] = re.sub(
+            r'"([^"\\]*)"$',
+            random.choice(("\\1", "yes", "0644", "1e3", "~", "1_000", "012", "0x1F", "12:30", "null")),
+            lines[index],
+        )
+        return "\n".join(lines).encode(), (f"no quotes: {lines[index].strip()[:60]}",)
+    return "\n".join(lines).encode(), ()
+
+
+def _yaml(value: Any, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for key, inner in value.items() if isinstance(value, dict) else ((None, one) for one in value):
+        start = f"{pad}{json.dumps(key, ensure_ascii=False)}:" if key is not None else f"{pad}-"
+        if isinstance(inner, (dict, list)) and inner:
+            yield start
+            yield from _yaml(inner, depth + 1)
+        else:
+            yield f"{start} {json.dumps(inner, ensure_ascii=False)}"
+
+
+def ours(data: bytes) -> tuple[Finding, ...]:
+    """What our check has against a file that keeps it from being deployed."""
+    prepared = prepare.prepare(Snapshot(None, {PurePosixPath("manifest.yaml"): data}), namespace="default")
+    found = tuple(one for one in prepared.findings if one.refused)
+    assert prepared.deployable == (not found)
+    crashed = [one for one in prepared.findings if one.rule == "DS904"]
+    assert not crashed, crashed
+    return found
+
+
+async def judged(server: ControlPlane, wanted: Sequence[Case], at_once: int = 24) -> list[Judged]:
+    """Every case, by both."""
+    context = ssl.create_default_context(cafile=str(server.ca))
+    headers = {"Authorization": f"Bearer {server.token}"}
+    gate = asyncio.Semaphore(at_once)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=at_once, ssl=context), headers=headers) as session:
+
+        async def one(case: Case) -> Judged:
+            async with gate:
+                create = await _ask(session, "POST", f"{server.url}{case.path}?", "application/yaml", case.data)
+                apply = ""
+                name = case.body.get("metadata", {}).get("name") if isinstance(case.body.get("metadata"), dict) else None
+                if not create and isinstance(name, str) and name:
+                    url = f"{server.url}{case.path}/{quote(name, safe='')}?force=true&"
+                    apply = await _ask(session, "PATCH", url, "application/apply-patch+yaml", case.data)
+            return Judged(case, ours(case.data), create, apply)
+
+        return await asyncio.gather(*map(one, wanted))
+
+
+async def _ask(session: aiohttp.ClientSession, method: str, url: str, content_type: str, data: bytes) -> str:
+    asked = f"{url}dryRun=All&fieldValidation=Strict&fieldManager=truth"
+    async with session.request(method, asked, data=data, headers={"Content-Type": content_type}) as reply:
+        text = await reply.text()
+        assert reply.status not in (429, 503, 504), text
+        return "" if reply.status < 300 else text or str(reply.status)
+
+
+def _words(reply: str) -> str:
+    try:
+        return str(json.loads(reply)["message"])
+    except (ValueError, KeyError, TypeError):
+        return reply
+
+
+def summary(seed: int, found: Sequence[Judged]) -> str:
+    """Shares and every difference, the server's refusals that we pass first."""
+    told = [one for one in found if one.told]
+    wrong = [one for one in told if not one.agrees]
+    refused = Counter(bool(one.create or one.apply) for one in told)
+    lines = [f"seed {seed}: {one}" for one in sorted(wrong, key=lambda one: bool(one.findings))]
+    share = 1 - len(wrong) / len(told)
+    passed = sum(not one.findings for one in wrong)
+    alone = sum(bool(one.apply) for one in told)
+    lines.append(
+        f"{len(told)} verdicts ({refused[True]} refused by the server, {alone} of them by apply alone): "
+        f"{share:.2%} agree; we pass {passed} that it refuses, refuse {len(wrong) - passed} that it takes"
+    )
+    return "\n".join(lines)
