@@ -33,13 +33,13 @@ def few_of_its_nodes(fleet: Fleet) -> Iterator[FleetTold]:
         if strategy is None or not nodes or fleet.census is None:
             continue
         told_without_nodes = rollout_rules.UPDATE_TOGETHER_AT_MOST.get(kind, rollout_rules.ALL_BUT_THE_LAST)
-        if strategy.max_unavailable.percent and strategy.max_unavailable.amount > told_without_nodes:
+        share, most = strategy.max_unavailable, rollout_rules.UPDATE_TOGETHER_AT_MOST.get(kind, _MOST_AT_ONCE)
+        if share.percent and not most < share.amount <= told_without_nodes:
             continue
-        at_once = strategy.max_unavailable.of(len(nodes))
-        most = rollout_rules.UPDATE_TOGETHER_AT_MOST.get(kind, _MOST_AT_ONCE)
+        at_once = share.of(len(nodes))
         if at_once > 1 and at_once * 100 > most * len(nodes):
             message = (
-                f"maxUnavailable {_shown(strategy.max_unavailable)} takes the agent from {min(at_once, len(nodes)):,} of its"
+                f"maxUnavailable {_shown(share)} takes the agent from {min(at_once, len(nodes)):,} of its"
                 f" {len(nodes):,} nodes at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
             )
             yield manifest.key, _MAX_UNAVAILABLE, message, _TENTH
