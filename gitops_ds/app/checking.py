@@ -23,6 +23,7 @@ from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check as check_rules
 from gitops_ds.validate.sides import Sides as RuleSides
 from gitops_ds.validate.sides import Step
+from gitops_ds.validate.whole import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,10 @@ class Sides:
         """What is known of a cluster."""
         return self.live.get(cluster) or self.live.get("") or Live()
 
+    def with_head(self, head: Snapshot) -> Sides:
+        """The same for other files; what charts and kustomizations were made to is as it was read."""
+        return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
+
 
 async def check(repository: repositories.Named, at: str | None, wanted: Wanted) -> Checked:
     """Renders and checks every cluster, once for each side. Raises UsageError for a base or a cluster that is not there."""
@@ -107,7 +112,10 @@ def of(sides: Sides, wanted: Wanted) -> Checked:
     head = sides.head
     every = rendering.clusters(head)
     names = wanted.clusters or every or ("",)
-    found = {name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, live=sides.known(name)) for name in names}
+    found = {
+        name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, live=sides.known(name), files=name == names[0])
+        for name in names
+    }
     bundles = {name: one.bundle for name, one in found.items()}
     more = list(check_rules.repository(bundles, head)) if set(names) >= set(every) else []
     if sides.again is not None:
@@ -134,7 +142,7 @@ def _against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, P
         drift = against.drift(before, live)
         drifted.append(Drift(name, drift))
         fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
-        rule_sides = RuleSides(before.manifests, after.bundle.manifests, after.census, fields)
+        rule_sides = RuleSides(Fleet(before.manifests, after.census), after.fleet, fields)
         steps.append(Step(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
         known = replace(live, nodes=after.census.nodes) if after.census else live

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitops_ds.cli import options, outputs
+
+if TYPE_CHECKING:
+    from gitops_ds.app.checking import Checked
+    from gitops_ds.model.snapshot import Snapshot
 
 _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on GitHub Actions github."
 
@@ -20,6 +24,8 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
 @options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
+@options.option("--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left.")
+@options.option("--fix-unsafe", is_flag=True, help="Mend what has a fix that is only a proposal, too.")
 @options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
 @options.common
 def check(**given: Any) -> int:
@@ -42,16 +48,31 @@ def _explain(rule: str) -> int:
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import answering, checking, repositories
+    from gitops_ds.app import answering, checking, fixing, repositories
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"])
     asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
     baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
-    checked = await checking.check(repository, given["revision"], asked)
-    checked = answering.without(checked, datetime.now(UTC).date(), baseline)
-    report = outputs.report(checked, repository.path)
+    fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None
+    if fix and not in_work_tree:
+        raise click.UsageError("--fix changes the files of a work tree: name a directory, and no --revision")
+    sides = await checking.sides(repository, given["revision"], asked)
+    today = datetime.now(UTC).date()
+
+    def judged(head: Snapshot) -> Checked:
+        return answering.without(checking.of(sides.with_head(head), asked), today, baseline)
+
+    checked = judged(sides.head)
+    if fix:
+        fixed = fixing.fix(checked, judged, unsafe=given["fix_unsafe"])
+        fixing.write(fixed, repository, sides.head)
+        outputs.tell_fixes(fixed, quiet=given["quiet"])
+        checked = fixed.checked
+    fixable = outputs.fixable(checked, tried=[fix, given["fix_unsafe"]]) if in_work_tree else (0, 0)
+    with_fixes = any(format == "sarif" for format, _ in given["output"])
+    report = outputs.report(checked, repository.path, fixable=fixable, with_fixes=with_fixes)
     outputs.write(report, outputs.about(given, checked.snapshot, repository.path), given["output"], quiet=given["quiet"])
     if given["verbose"]:
         for name in sorted({name for one in checked.prepared for name in one.bundle.skipped}):

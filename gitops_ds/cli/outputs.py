@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,12 @@ from gitops_ds.cli import options
 if TYPE_CHECKING:
     from gitops_ds.app import checking
     from gitops_ds.app.checking import Checked
+    from gitops_ds.app.fixing import Fixed
     from gitops_ds.model.change import NodeImpact
+    from gitops_ds.model.finding import Finding
     from gitops_ds.model.snapshot import Snapshot
     from gitops_ds.report.findings import About, Changed, Report, RuleText
+    from gitops_ds.report.secrets import Secrets
 
 FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 
@@ -77,29 +81,61 @@ def _summarize(report: Report, about: About) -> None:
         options.say(f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: no summary is written")
 
 
-def report(checked: Checked, root: str) -> Report:
+def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
+    """On stderr: what was fixed, what that restarts, and what was left for which reason."""
+    hidden = _hidden(fixed.checked, [*fixed.done, *(finding for finding, _ in fixed.left)])
+
+    def line(finding: Finding) -> str:
+        words = " ".join(finding.fix.words.split()) if finding.fix else finding.message
+        return f"{finding.place}: {finding.rule}: {words}"
+
+    told = [f"fixed {line(finding)}" for finding in fixed.done]
+    told += [f"restarts the pods of {key} on every node" for key in fixed.restarts]
+    told += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
+    count = f"{len(fixed.done)} fixed in {len(fixed.files)} file{'s' if len(fixed.files) != 1 else ''}"
+    told.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
+    options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in told), quiet=quiet)
+
+
+def _hidden(checked: Checked, told: Sequence[Finding]) -> Secrets:
+    """The secrets in the objects that something is said about, and in those of the same files."""
+    from gitops_ds.report import secrets
+
+    keys = {finding.object for finding in told}
+    files = {finding.place.file for finding in told if finding.place}
+    objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
+    return secrets.found_in(held.body for held in objects if held.key in keys or held.origin.base.file in files)
+
+
+def fixable(checked: Checked, *, tried: Sequence[bool]) -> tuple[int, int]:
+    """How many findings have a safe fix, and how many a proposal; none of a kind that was tried."""
+    fixes = [finding.fix for finding in checked.findings if finding.fix]
+    safe = sum(fix.safe for fix in fixes)
+    return (0 if tried[0] else safe), (0 if tried[1] else len(fixes) - safe)
+
+
+def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False) -> Report:
     """The report of a check; names of files are relative to `root` in the repository.
 
-    Secrets are looked for in the objects that something is said about, and in those of the same files.
+    `with_fixes`: also how the files would change.
     """
-    from gitops_ds.app import checking
-    from gitops_ds.report import findings, secrets
+    from gitops_ds.app import checking, fixing
+    from gitops_ds.report import findings
 
     several = len(checked.prepared) > 1
     objects = [
         (one.bundle.cluster.name if several else "", held) for one in checked.prepared for held in one.bundle.manifests.values()
     ]
-    told = [*checked.findings, *(finding for finding, _ in checked.suppressed)]
-    keys = {finding.object for finding in told}
-    files = {finding.place.file for finding in told if finding.place}
     found = findings.report(
         checked.findings,
         {path.as_posix(): data for path, data in checked.snapshot.files.items()},
         (findings.Checked(cluster, held.key, held.origin.base.file) for cluster, held in objects),
-        hidden=secrets.found_in(held.body for _, held in objects if held.key in keys or held.origin.base.file in files),
+        hidden=_hidden(checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]),
         root=root,
         suppressed=checked.suppressed,
+        replacements=fixing.replacements(checked) if with_fixes else {},
     )
+    found = replace(found, fixable=fixable)
     changed = None if checked.changed is None else map(_changed, checked.changed)
     document = checking.changes_json(checked)
     return findings.with_changes(found, changed, document, notes=checking.notes(checked), drift=checking.drift_lines(checked))

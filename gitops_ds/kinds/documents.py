@@ -102,7 +102,7 @@ def span(file: str, data: bytes, document: int, path: Path, *, key: bool = False
             break
         named, value = found
     node = value if whole and not key else named
-    last = _last(node)
+    last = yaml_nodes.last(node)
     start, end = node.start_mark, last.end_mark
     return Place(file, start.line + 1, start.column + 1), Place(file, end.line + 1, end.column + 1)
 
@@ -361,13 +361,6 @@ def _ways(root: Node) -> dict[int, Path]:
                 name = _key_text(key) if isinstance(key, ScalarNode) else None
                 waiting.append((value, path if _is_merge(key) else (*path, name or "")))
     return found
-
-
-def _last(node: Node) -> Node:
-    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where the next thing starts."""
-    while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
-        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
-    return node
 
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,151 +1,220 @@
 """Changes values inside a YAML file and leaves the rest as its author wrote it: comments, quotes, order, indentation.
 
-What comes or goes is written by ruamel.yaml's round-trip mode, the only one that keeps comments: https://yaml.dev/doc/ruamel.yaml/
+First as splices of the text (yaml_splices), which touch nothing else. Where those don't reach, ruamel.yaml's round-trip mode writes
+the file, which keeps comments but may lay them out anew: https://yaml.dev/doc/ruamel.yaml/. Either way the result is read again,
+and has to be what was wanted.
 """
 
 from __future__ import annotations
 
+import copy
 import io
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, ScalarString
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from gitops_ds.kinds import documents, scalars
+from gitops_ds.kinds import documents, yaml_nodes, yaml_splices, yaml_style
+from gitops_ds.kinds.yaml_splices import Splice
 from gitops_ds.model.objects import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A value to set at a path of one document (counted from 0); None takes the key or the list's entry away."""
+    """A value to set at a path of one document (counted from 0); None takes the key or the list's entry away.
+
+    With `key` what is there is called that, and keeps its value. With `make` the mappings on the way are made where they are
+    missing. An index that is a list's length adds an entry.
+    """
 
     document: int
     path: Path
-    value: Any
+    value: Any = None
+    key: str = ""
+    make: bool = False
 
 
 def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file after the edits. Raises ValueError for a file that isn't YAML, and for a path whose parent isn't there.
+    """The file after the edits, whose paths are those of the file as it is, none of them inside another one's.
 
-    A scalar that takes the place of another is written over it, so that not a byte around it moves; entries that come or go are
-    the round trip's work.
+    Raises ValueError for a file that isn't YAML, for a path whose parent isn't there, and for a value that an alias shares.
     """
-    rest: list[Edit] = []
-    texts: list[tuple[int, int, bytes]] = []
-    for edit in edits:
-        spot = _scalar_at(data, edit)
-        if spot is None:
-            rest.append(edit)
-        else:
-            texts.append(spot)
-    for start, end, text in sorted(texts, reverse=True):
-        data = data[:start] + text + data[end:]
-    return _round_trip(data, rest) if rest else data
+    if not edits:
+        return data
+    ordered = _in_order(edits)
+    wanted = _values(data)
+    for edit in ordered:
+        if edit.document not in wanted:
+            raise ValueError(f"there is no document {edit.document}")
+        _put(wanted[edit.document], edit)
+    for way in (_spliced, _round_trip):
+        made = way(data, ordered)
+        if made is not None and _values(made) == wanted:
+            return made
+    raise ValueError("what is written there also stands elsewhere, by an alias or a merge key")
 
 
-def _scalar_at(data: bytes, edit: Edit) -> tuple[int, int, bytes] | None:
-    """First byte, byte past the last, and the new text of a scalar on one line; None for anything else."""
-    if edit.value is None or isinstance(edit.value, dict | list):
-        return None
-    start, end = documents.span("", data, edit.document, edit.path)
-    parsed = next((one.value for one in documents.read("", data).documents if one.index == edit.document), None)
-    if not _is_scalar(parsed, edit.path) or not start.line or start.line != end.line:
-        return None
-    lines = data.splitlines(keepends=True)
-    before = sum(map(len, lines[: start.line - 1]))
-    line = lines[start.line - 1].decode("utf-8", "replace")
-    first, last = (before + len(line[: place.column - 1].encode()) for place in (start, end))
-    old = data[first:last].decode("utf-8", "replace")
-    text = _in_style(edit.value, old)
-    return None if text is None else (first, last, text.encode())
+def changed(value: Any, edits: Sequence[Edit]) -> Any:
+    """A plain value after edits (of whatever document); what goes and isn't there is gone. Raises ValueError as `apply` does."""
+    made = copy.deepcopy(value)
+    for edit in _in_order(edits):
+        if edit.value is not None or edit.key or _is_there(made, edit.path):
+            _put(made, edit)
+    return made
 
 
-def _is_scalar(value: Any, path: Path) -> bool:
+def _is_there(value: Any, path: Path) -> bool:
     try:
         for step in path:
             value = value[step]
     except (KeyError, IndexError, TypeError):
         return False
-    return not isinstance(value, dict | list)
+    return True
 
 
-def _in_style(value: Any, old: str) -> str | None:
-    """The value in the quotes of the old text; None where the old one is of a style that can't be written over (`|`, an alias)."""
-    if not old or old[0] in "|>*&!" or (isinstance(value, str) and "\n" in value):
-        return None
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if old[0] == "'":
-        return "'" + value.replace("'", "''") + "'"
-    plain = scalars.read(value) == value and not scalars.ambiguous(value) and _PLAIN.fullmatch(value)
-    return value if plain and old[0] != '"' else json.dumps(value, ensure_ascii=False)
+def _in_order(edits: Sequence[Edit]) -> list[Edit]:
+    """What is set or named anew first; then what goes, entries of lists from the last, so that the places of the others stay."""
+    coming = [edit for edit in edits if edit.value is not None or edit.key]
+    going = [edit for edit in edits if edit.value is None and not edit.key]
+    return [*coming, *sorted(going, key=lambda one: (one.document, [str(step).zfill(9) for step in one.path]), reverse=True)]
 
 
-# Surely a plain scalar, in a block and in a flow collection.
-_PLAIN = re.compile(r"[\w./@-](?:[\w ./@+=-]|:(?=[\w/]))*(?<! )")
+def _values(data: bytes) -> dict[int, Any]:
+    return {document.index: document.value for document in documents.read("", data).documents}
 
 
-def _round_trip(data: bytes, edits: Sequence[Edit]) -> bytes:
-    yaml = _yaml(data)
-    try:
-        loaded = list(yaml.load_all(data.replace(b"\r\n", b"\n")))
-    except YAMLError as error:
-        raise ValueError(str(error)) from error
-    # Entries of lists go from the last, so that the places of the others stay.
-    for edit in sorted(edits, key=lambda one: [str(step).zfill(9) for step in one.path], reverse=True):
-        _set(loaded[edit.document], edit)
-    out = io.BytesIO()
-    yaml.dump_all(loaded, out)
-    text = out.getvalue()
-    return text.replace(b"\n", b"\r\n") if b"\r\n" in data else text
-
-
-def _yaml(data: bytes) -> YAML:
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096
-    yaml.explicit_start = data.lstrip().startswith(b"---")
-    mapping, sequence, offset = _indents(data.decode("utf-8", "replace"))
-    yaml.indent(mapping=mapping, sequence=sequence, offset=offset)
-    return yaml
-
-
-def _indents(text: str) -> tuple[int, int, int]:
-    """How the author indents: mappings, the text of list entries, and their dash, each from the parent key."""
-    nested = re.search(r"^( *)[\w./-]+:\n\1( +)[\w./-]+:", text, re.MULTILINE)
-    mapping = len(nested[2]) if nested else 2
-    listed = re.search(r"^( *)[\w./-]+:\n(?:\1#.*\n)*\1( *)-( +)", text, re.MULTILINE)
-    offset = len(listed[2]) if listed else 0
-    return mapping, offset + 2, offset
-
-
-def _set(root: Any, edit: Edit) -> None:
+def _put(root: Any, edit: Edit, styled: bool = False) -> None:
+    """The edit in a tree of plain values, or (styled) of the round trip."""
     *way, last = edit.path
     parent = root
     try:
         for step in way:
+            if edit.make and isinstance(parent, dict) and parent.get(step) is None:
+                parent[step] = type(parent)()
             parent = parent[step]
-        if edit.value is None:
+        if edit.key:
+            _rename(parent, last, edit.key)
+        elif edit.value is None:
             del parent[last]
+        elif isinstance(parent, list) and last == len(parent):
+            parent.append(yaml_style.quoted(edit.value) if styled else edit.value)
         else:
-            parent[last] = _styled(edit.value, parent[last] if _has(parent, last) else None)
-    except (KeyError, IndexError, TypeError) as error:
+            old = parent.get(last) if isinstance(parent, dict) else parent[last]
+            parent[last] = yaml_style.quoted(edit.value, old) if styled else edit.value
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"there is no place for {'.'.join(map(str, edit.path))}") from error
 
 
-def _has(parent: Any, key: Any) -> bool:
-    return (isinstance(parent, dict) and key in parent) or (isinstance(parent, list) and isinstance(key, int) and key < len(parent))
+def _rename(parent: dict[Any, Any], old: Any, new: str) -> None:
+    """In the same place, with its comment."""
+    if new in parent:
+        raise KeyError(new)
+    entries = [(new if key == old else key, value) for key, value in parent.items()]
+    parent[old]  # must be there
+    comments = getattr(getattr(parent, "ca", None), "items", {})
+    parent.clear()
+    parent.update(entries)
+    if old in comments:
+        comments[new] = comments.pop(old)
 
 
-def _styled(value: Any, old: Any) -> Any:
-    """The value in the quotes of the old one; a text that would be read as something else gets quotes."""
-    if isinstance(value, str):
-        if isinstance(old, ScalarString) and "\n" not in value:
-            return type(old)(value)
-        return value if scalars.read(value) == value and not scalars.ambiguous(value) else DoubleQuotedScalarString(value)
-    return value
+def _spliced(data: bytes, edits: Sequence[Edit]) -> bytes | None:
+    """By splices of the text; None where one of the edits has none."""
+    try:
+        text = data.decode("utf-8")
+        waiting = list(edits)
+        while waiting:
+            made = _round(text, waiting)
+            if made is None:
+                return None
+            text, waiting = made
+        return text.encode()
+    except (UnicodeDecodeError, YAMLError, yaml_nodes.LimitPassed, IndexError):
+        return None
+
+
+def _round(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]] | None:
+    """The text after those edits whose places one reading tells, and the others.
+
+    A second edit of the same collection has to see what the first has done, and an entry of a list goes only when no path that
+    waits leads past it.
+    """
+    trees = list(yaml_nodes.compose(text.encode()))
+    source = yaml_splices.Text(text)
+    splices: list[Splice] = []
+    waiting: list[Edit] = []
+    taken: set[tuple[int, Path]] = set()
+    held: set[tuple[int, Path]] = set()
+    for edit in edits:
+        trail = _trail(trees[edit.document], edit.path)
+        around, parent = (edit.document, edit.path[: len(trail) - 1]), (edit.document, edit.path[:-1])
+        goes = edit.value is None and not edit.key
+        if goes:
+            around = parent
+        if around in taken or (goes and isinstance(edit.path[-1], int) and parent in held):
+            waiting.append(edit)
+            held.update((edit.document, edit.path[:length]) for length in range(len(edit.path)))
+            continue
+        found = _splices(source, trail, edit)
+        if found is None:
+            return None
+        taken.add(around)
+        splices += found
+    return yaml_splices.joined(text, splices), waiting
+
+
+# The nodes on a way, each after the node of its key (None: an entry of a list, or the root).
+Trail = list[tuple[Node | None, Node]]
+
+
+def _trail(root: Node, path: Path) -> Trail:
+    trail: Trail = [(None, root)]
+    for step in path:
+        found = _child(trail[-1][1], step)
+        if found is None:
+            break
+        trail.append(found)
+    return trail
+
+
+def _child(node: Node, step: str | int) -> tuple[Node | None, Node] | None:
+    if isinstance(node, SequenceNode):
+        return (None, node.value[step]) if isinstance(step, int) and step < len(node.value) else None
+    if not isinstance(node, MappingNode):
+        return None
+    return next(((key, value) for key, value in node.value if key.value == step), None)
+
+
+def _splices(source: yaml_splices.Text, trail: Trail, edit: Edit) -> list[Splice] | None:
+    there = len(trail) == len(edit.path) + 1
+    if there and edit.key:
+        key = trail[-1][0]
+        return source.replaced(key, edit.key) if key is not None else None
+    if there and edit.value is None:
+        name, parent = trail[-2]
+        index = next(i for i, one in enumerate(parent.value) if trail[-1][1] in (one if isinstance(one, tuple) else (one,)))
+        return source.removed((name, parent), index)
+    if there:
+        return None if isinstance(edit.value, dict | list) else source.replaced(trail[-1][1], edit.value)
+    missing = edit.path[len(trail) - 1 :]
+    value = edit.value
+    for step in reversed(missing[1:]):
+        value = {step: value}
+    return source.added(trail[-1], missing[0] if isinstance(missing[0], str) else None, value, len(trail))
+
+
+def _round_trip(data: bytes, edits: Sequence[Edit]) -> bytes:
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    yaml = yaml_style.writer(text, explicit_start=data.lstrip().startswith(b"---"))
+    try:
+        loaded = list(yaml.load_all(text))
+    except YAMLError as error:
+        raise ValueError(str(error)) from error
+    for edit in edits:
+        _put(loaded[edit.document], edit, styled=True)
+    out = io.BytesIO()
+    yaml.dump_all(loaded, out)
+    made = out.getvalue()
+    return made.replace(b"\n", b"\r\n") if b"\r\n" in data else made

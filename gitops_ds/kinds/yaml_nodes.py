@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None without the C parser
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.tag import Tag
 
 from gitops_ds.kinds import flow_scalars
@@ -117,6 +117,13 @@ def compose(data: bytes) -> Iterator[Node]:
         for root in list(_composed(veiled))[done:]:
             flow_scalars.unveil(root)
             yield root
+
+
+def last(node: Node) -> Node:
+    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where the next thing starts."""
+    while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
+        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    return node
 
 
 def _composed(data: bytes) -> Iterator[Node]:

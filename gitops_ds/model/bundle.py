@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
@@ -14,12 +15,14 @@ from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 class Pointer:
     """A value in a file of the snapshot: which document of the file (from 0), and the way into it.
 
-    A position (line, column) is found again from the bytes when somebody asks; it is not kept.
+    A position (line, column) is found again from the bytes when somebody asks; it is not kept. Only in a chart's template, which is
+    no YAML, it is the `line`.
     """
 
     file: str
     document: int
     path: Path
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Bundle:
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
     any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
-    on or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of conditions), and those
+    on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of conditions), and those
     that are said to get no pod.
     """
 
@@ -129,6 +132,6 @@ class Bundle:
     owner_hint: str = ""
     held: frozenset[str] = frozenset()
     profile: str = "default"
-    rules: Mapping[str, bool] = field(default_factory=dict)
+    rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
     custom: tuple[Custom, ...] = ()
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)

@@ -88,12 +88,24 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """A part of a file that a fix replaces: from a line and column (from 1) up to before another, and the text that comes there."""
+
+    file: str
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Findings by severity, file, line and rule, harmless to print, each with the fingerprint in the same place.
 
     `root` is the directory of the repository that file names are relative to, empty at the top. `suppressed` are findings that
     somebody answered for, with the reason. `changed` is None where no base was looked at; `document` are further keys for JSON.
-    `notes` say what was not looked at; `drift` is, by cluster, where it is not what the base says.
+    `replacements` (in the place of each finding, as far as they go) are what a fix changes; `fixable` says how many findings
+    `--fix` would mend, and how many more `--fix-unsafe`. `notes` say what was not looked at; `drift` is, by cluster, where it is
+    not what the base says.
     """
 
     findings: tuple[Finding, ...]
@@ -105,12 +117,17 @@ class Report:
     suppressed: tuple[tuple[Finding, str], ...] = ()
     changed: tuple[Changed, ...] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+    replacements: tuple[tuple[Replacement, ...], ...] = ()
+    fixable: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()
     drift: tuple[tuple[str, str], ...] = ()
 
     def file(self, finding: Finding) -> str:
         """The finding's file, from the top of the repository, as forges want it."""
-        name = finding.place.file if finding.place else NOWHERE
+        return self.within(finding.place.file if finding.place else NOWHERE)
+
+    def within(self, name: str) -> str:
+        """A file of the report, from the top of the repository."""
         return f"{self.root}/{name}" if self.root else name
 
     def count(self) -> Counter[Severity]:
@@ -126,6 +143,7 @@ def report(
     hidden: secrets.Secrets | None = None,
     root: str = "",
     suppressed: Iterable[tuple[Finding, str]] = (),
+    replacements: Mapping[Finding, Sequence[Replacement]] | None = None,
 ) -> Report:
     """The same report for the same findings, in whatever order they come."""
     hidden = hidden or secrets.Secrets()
@@ -139,7 +157,15 @@ def report(
         hidden,
         harmless(root),
         tuple((_harmless(finding, hidden), harmless(hidden.within(reason))) for finding, reason in answered),
+        replacements=tuple(_tellable((replacements or {}).get(finding, ()), files, hidden) for finding in raw),
     )
+
+
+def _tellable(some: Sequence[Replacement], files: Mapping[str, bytes], hidden: secrets.Secrets) -> tuple[Replacement, ...]:
+    """The replacements of a fix; none where one of them would tell a secret: a fix in parts is none."""
+    if any(hidden.within(one.text) != one.text or not secrets.quotable(files.get(one.file, b"")) for one in some):
+        return ()
+    return tuple(some)
 
 
 def with_changes(

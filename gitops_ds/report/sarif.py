@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.report.findings import HOME, LOUDNESS, About, Report, RuleText, dumps, span
+from gitops_ds.report.findings import HOME, LOUDNESS, About, Replacement, Report, RuleText, dumps, span
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _PROBLEMS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -48,8 +48,9 @@ def as_json(report: Report, about: About, largest: int = LARGEST) -> str:
         "informationUri": HOME,
         "rules": list(map(_rule, rules)),
     }
+    changes = dict(zip(report.findings, report.replacements, strict=False))
     results = [
-        _result(finding, fingerprint, report, index)
+        _result(finding, fingerprint, report, index) | _fixes(finding, changes.get(finding, ()), report)
         for finding, fingerprint in zip(report.findings[:MOST_RESULTS], report.fingerprints, strict=False)
     ]
     text = _log(driver, about, results, len(report.findings))
@@ -136,3 +137,23 @@ def _result(finding: Finding, fingerprint: str, report: Report, index: Mapping[s
         "locations": [location],
         "partialFingerprints": {"primaryLocationLineHash": fingerprint},
     }
+
+
+def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report) -> dict[str, Any]:
+    """The fix, where it is known which characters it replaces."""
+    if not replacements or not finding.fix:
+        return {}
+    changes = [
+        {
+            "artifactLocation": {"uri": quote(report.within(file))},
+            "replacements": [_replacement(one) for one in replacements if one.file == file],
+        }
+        for file in dict.fromkeys(one.file for one in replacements)
+    ]
+    return {"fixes": [{"description": {"text": finding.fix.words or finding.rule}, "artifactChanges": changes}]}
+
+
+def _replacement(one: Replacement) -> dict[str, Any]:
+    (line, column), (end_line, end_column) = one.start, one.end
+    region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
+    return {"deletedRegion": region, "insertedContent": {"text": one.text}}

@@ -31,6 +31,8 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
     yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
+    if hint := _fixable(*report.fixable):
+        yield hint, None
     yield from ((f"note: {note}", None) for note in report.notes)
     if report.changed is not None:
         yield from ((line, None) for line in _changes(report.changed))
@@ -40,6 +42,12 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
             None,
         )
         yield from ((line, None) for line in (*lines.splitlines(), ""))
+
+
+def _fixable(safe: int, more: int) -> str:
+    if safe and more:
+        return f"{safe} can be fixed with --fix, {more} more with --fix-unsafe"
+    return f"{safe or more} can be fixed with {'--fix' if safe else '--fix-unsafe'}" if safe or more else ""
 
 
 def _changes(changed: Iterable[Changed]) -> Iterator[str]:

@@ -1,0 +1,72 @@
+"""Every fix that a rule proposes, on the wrong examples of its page: it holds, it is enough, and it does nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import checking, fixing
+from gitops_ds.app.checking import Checked, Sides, Wanted
+from gitops_ds.kinds import documents
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import yaml_text
+from gitops_ds.validate import pages, rules
+from tests.validate.test_rule_pages import manifest
+
+FILE = PurePosixPath("agent.yaml")
+PAGES = {rule: page for rule in sorted({rule.id for rule in rules.RULES}) if (page := pages.of(rule))}
+EXAMPLES = [(rule, number) for rule, page in PAGES.items() for number in range(len(page.wrong))]
+
+
+def commented(body: dict[str, Any]) -> str:
+    """The manifest with a comment above every line, and one behind it."""
+    lines = yaml_text.dump(body).splitlines()
+    made = "".join(
+        f"{' ' * (len(line) - len(line.lstrip()))}# above {number}\n{line}   # beside {number}\n"
+        for number, line in enumerate(lines)
+    )
+    (document,) = documents.read("made", made.encode()).documents
+    return made if document.value == body else yaml_text.dump(body)
+
+
+def looked_at(rule: str, text: str) -> Checked:
+    settings = f"version: v1\nmanifests: [agent.yaml]\nrules: {{{rule}: true}}\n"
+    files = {PurePosixPath("gitops-ds.yaml"): settings.encode(), FILE: text.encode()}
+    return look(Snapshot(None, files))
+
+
+def look(snapshot: Snapshot) -> Checked:
+    return checking.of(Sides(snapshot, None, {}), Wanted(namespace="logging"))
+
+
+def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
+    return {finding for finding in findings if finding.fix and (unsafe or finding.fix.safe)}
+
+
+@pytest.mark.parametrize("unsafe", [False, True], ids=["fix", "fix-unsafe"])
+@pytest.mark.parametrize(("rule", "number"), EXAMPLES)
+def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
+    before = looked_at(rule, commented(manifest(PAGES[rule].wrong[number])))
+    fixed = fixing.fix(before, look, unsafe=unsafe)
+    assert not [(finding.rule, finding.path, why) for finding, why in fixed.left], "each of these can be fixed"
+    assert not fixable(fixed.checked.findings, unsafe=unsafe)
+    assert bool(fixed.files) is bool(fixed.done) is bool(fixable(before.findings, unsafe=unsafe))
+    refused = {finding.rule for finding in before.findings if finding.refused}
+    assert {finding.rule for finding in fixed.checked.findings if finding.refused} <= refused
+    again = fixing.fix(fixed.checked, look, unsafe=unsafe)
+    assert (again.files, again.done) == ({}, ())
+    for file, data in fixed.files.items():
+        assert_comments_stay(before.snapshot.files[file].decode(), data.decode())
+
+
+def assert_comments_stay(before: str, after: str) -> None:
+    """A comment on a line of its own only goes with the line below it."""
+    lines, left = before.splitlines(), Counter(after.splitlines())
+    for comment, below in pairwise(lines):
+        if comment.lstrip().startswith("#") and not left[comment]:
+            assert not left[below], f"{comment} is gone"
