@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea check test test-fast conformance demo bench lock schemas clean
+.PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance demo bench lock schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,9 @@ gitea: $(STAMP) ## a real forge from its Go module, into a cache
 check: $(STAMP) ## format, lint, types, layers: the same at a desk, in pre-commit and in CI
 	@scripts/check
 
+renderers: $(STAMP) ## helm and kustomize from Go modules, into a cache
+	@PYTHON=$(abspath $(BIN)/python) scripts/renderers
+
 test: $(STAMP) check ## everything, against a real API server and real git servers as well
 	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
 	@scripts/setup-system --check
@@ -40,8 +43,9 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-test-fast: $(STAMP) ## what needs neither a control plane nor programs of the system: less than a minute
-	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not forge"
+	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
+test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system: less than a minute
+	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not renderers and not forge"
 
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null

@@ -145,7 +145,8 @@ async def _followed(service: Service) -> tuple[str, Snapshot]:
     """The repository of the settings, with their credentials, as the service would see it."""
     told = service.repository
     where = address.parse(told.url, allow_local=told.allow_local)
-    async with Repository(where, repositories.cache_directory(), credentials_of(told, where, at_desk=False)) as repository:
+    own = credentials_of(told, where, at_desk=False)
+    async with Repository(where, repositories.cache_directory(), own, allowed=service.allowed) as repository:
         return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
 
 

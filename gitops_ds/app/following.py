@@ -50,7 +50,8 @@ async def deployer(
         files=settings.limits.get("files", DEFAULT.files),
         file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
     )
-    async with Repository(where, repositories.cache_directory(), credentials_of(settings, where, at_desk), limits) as repository:
+    own = credentials_of(settings, where, at_desk)
+    async with Repository(where, repositories.cache_directory(), own, limits, service.allowed) as repository:
 
         async def snapshot(commit: CommitId) -> Snapshot:
             return await repositories.snapshot_of(repository, commit, settings.path)

@@ -11,19 +11,25 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import bundle
+from gitops_ds.render import bundle, charts
 from gitops_ds.source import address, desk, expand, revision, worktree
+from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
+from gitops_ds.source.programs import Means
 from gitops_ds.source.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local."""
+    """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local.
+
+    `allowed` is what may run on its files.
+    """
 
     where: address.Address | None
     path: str = ""
     directory: Path | None = None
+    allowed: Allowed = PROGRAMS
 
     @property
     def display(self) -> str:
@@ -42,29 +48,31 @@ def identity(where: address.Address) -> str:
     return origin or where.display
 
 
-def cache_directory() -> Path:
-    """Where bare copies are kept between runs."""
+def cache_directory(of: str = "git") -> Path:
+    """Where bare copies (or `renders`) are kept between runs."""
     base = os.environ.get("GITOPS_DS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
-    return Path(base) / "git"
+    return Path(base) / of
 
 
-def named(text: str | None, path: str = "") -> Named:
+def named(text: str | None, path: str = "", may: Allowed | None = None) -> Named:
     """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the current directory.
 
-    Raises UsageError for a directory that isn't there.
+    `may` is what may run on its files; left open, what renders them. Raises UsageError for a directory that isn't there.
     """
+    allowed = PROGRAMS if may is None else may
     if text and ("://" in text or (not Path(text).exists() and ":" in text)):
-        return Named(address.parse(text, allow_local=True), path)
+        return Named(address.parse(text, allow_local=True), path, allowed=allowed)
     directory = Path(text or ".").resolve()
     if not directory.is_dir():
         raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
     root = worktree.find_work_tree(directory)
     if root is None:
         bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
-        return Named(address.parse(str(directory), allow_local=True) if bare else None, path, None if bare else directory)
+        where = address.parse(str(directory), allow_local=True) if bare else None
+        return Named(where, path, None if bare else directory, allowed)
     # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
     inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
-    return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root)
+    return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed)
 
 
 def credentials(where: address.Address) -> Credentials:
@@ -93,26 +101,27 @@ async def opened(repository: Named) -> AsyncIterator[Repository]:
         raise errors.UsageError(
             f"{repository.display} is not in Git: only committed files are applied; `git init` and commit them first"
         )
-    async with Repository(repository.where, cache_directory(), credentials(repository.where)) as found:
+    where, own = repository.where, credentials(repository.where)
+    async with Repository(where, cache_directory(), own, allowed=repository.allowed) as found:
         yield found
 
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
-    """The snapshot of a revision (None: the default branch), its kustomizations expanded."""
+    """The snapshot of a revision (None: the default branch), its kustomizations and charts expanded."""
     tip = await repository.tip(revision.parse(at) if at else revision.Head())
     return await snapshot_of(repository, tip, path)
 
 
 async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
-    """The snapshot of a commit, its kustomizations expanded."""
+    """The snapshot of a commit, its kustomizations and charts expanded."""
     await repository.fetch(commit)
-    return await _expanded(await repository.snapshot(commit, path))
+    return await _expanded(await repository.snapshot(commit, path), repository.allowed)
 
 
 async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
     """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
     if repository.directory is not None and at is None and not committed:
-        return await _expanded(worktree.snapshot(repository.directory, repository.path))
+        return await _expanded(worktree.snapshot(repository.directory, repository.path), repository.allowed)
     async with opened(repository) as found:
         return await commit_snapshot(found, at, repository.path)
 
@@ -127,5 +136,6 @@ async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapsho
         return await snapshot_of(found, await found.merge_base(tip, head) or tip, repository.path)
 
 
-async def _expanded(found: Snapshot) -> Snapshot:
-    return await expand.expand(found, expand.Which(bundle.ignored(found), bundle.kustomizations(found)))
+async def _expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
+    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
+    return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))

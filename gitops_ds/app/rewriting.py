@@ -57,7 +57,7 @@ def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[
         return None
     pointer = origins.pointers(manifest.origin, path)[0]
     file = PurePosixPath(pointer.file)
-    if file not in snapshot.files:
+    if file not in snapshot.files or pointer.line:  # a line of a chart's template is no value
         return None
     # Only a value that stands there as it is rendered; one that is put together from parameters has no single place.
     written = _at(documents.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path)

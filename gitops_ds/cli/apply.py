@@ -38,7 +38,7 @@ async def _apply(given: dict[str, Any]) -> int:
     from gitops_ds.app import clusters, passes, repositories, waiting
     from gitops_ds.controller import deploy
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection)

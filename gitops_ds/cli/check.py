@@ -51,8 +51,9 @@ async def _check(given: dict[str, Any]) -> int:
     from gitops_ds.app import answering, checking, fixing, repositories
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
+    from gitops_ds.source.allowed import NOTHING
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"] or NOTHING)
     asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
     baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
     fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None

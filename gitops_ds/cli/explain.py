@@ -15,6 +15,7 @@ from gitops_ds.cli import options
 @options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
 @options.option("--revision", help="A commit, branch or tag.")
 @options.option("--path-in-repository", "inside", default="", help="The directory inside the repository.")
+@options.allow
 @options.cluster_name
 @options.option("--node", help="The name of a node: which variant runs there.")
 @options.connection
@@ -30,7 +31,7 @@ async def _explain(given: dict[str, Any]) -> int:
     from gitops_ds.model.objects import NODE, show_path
     from gitops_ds.render.explain import explain as explained
 
-    repository = repositories.named(given["directory"], given["inside"])
+    repository = repositories.named(given["directory"], given["inside"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"])
     labels = None
     if given["node"]:

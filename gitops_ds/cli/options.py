@@ -43,11 +43,27 @@ common = together(
     option("-q", "--quiet", is_flag=True, help="Only results and errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_colour, expose_value=False),
 )
+
+
+def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+    from gitops_ds.source import allowed
+
+    return None if value is None else allowed.parse([value])
+
+
+allow = option(
+    "--allow",
+    "allowed",
+    metavar="PROGRAMS",
+    callback=_allowed,
+    help="What may run on the repository's files: helm, kustomize, both with a comma, or none; `network` fetches charts.",
+)
 repository = together(
     click.argument("repository", required=False),
     option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you."),
     option("--revision", help="A commit, branch or tag; default: the work tree as it stands, or the committed tip."),
     option("--path", default="", help="The directory inside the repository."),
+    allow,
 )
 cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")

@@ -32,7 +32,7 @@ async def _plan(given: dict[str, Any]) -> int:
     from gitops_ds.controller import deploy
     from gitops_ds.plan import prune, show
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"])
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])

@@ -27,7 +27,7 @@ async def _render(given: dict[str, Any]) -> int:
     from gitops_ds.render import bundle as rendering
     from gitops_ds.render import yaml_text
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"])
+    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"])
     bundle = rendering.render(snapshot, cluster=given["cluster"], namespace=given["namespace"])
     if given["agents"]:

@@ -21,6 +21,7 @@ from gitops_ds.cli import options
 @options.option("--author", metavar="'NAME <MAIL>'", help="Who writes the commit; default: Git's user.name and user.email.")
 @options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
 @options.option("--path", default="", help="The directory inside the repository.")
+@options.allow
 @options.cluster_name
 @options.namespace
 @options.connection
@@ -42,7 +43,7 @@ async def _rollback(given: dict[str, Any]) -> int:
     async with clusters.opened(connection) as cluster:
         agents = await fleet.look(cluster, connection.state_namespace, time.time())
     agent = fleet.find(agents, given["name"], given["namespace"])
-    named = repositories.named(given["directory"], given["path"])
+    named = repositories.named(given["directory"], given["path"], given["allowed"])
     asked = reverting.Asked(
         given["to_revision"], given["to_commit"], given["branch"], given["reason"], given["author"], given["cluster"], given["push"]
     )

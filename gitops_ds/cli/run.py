@@ -16,6 +16,7 @@ from gitops_ds.cli import options
 @options.option("-C", "--repository", "url", help="The repository to follow; without one the controller runs alone.")
 @options.option("--branch", help="The branch to follow.")
 @options.option("--path", help="The directory inside the repository.")
+@options.allow
 @options.option("--interval", help="How often the repository is looked at: 60s, 5m.")
 @options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
 @options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
@@ -95,4 +96,5 @@ def _settings(given: dict[str, Any]) -> Any:
         listen=given["listen"] or found.listen,
         journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
         log_format=given["log_format"] or found.log_format,
+        allowed=found.allowed if given["allowed"] is None else given["allowed"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gitops_ds.kinds import documents
@@ -19,8 +20,8 @@ def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
     for length in range(len(path), -1, -1):
         found = origin.set_by.get(path[:length])
         if found:
-            return tuple(Pointer(one.file, one.document, one.path + path[length:]) for one in found)
-    return (Pointer(origin.base.file, origin.base.document, origin.base.path + path),)
+            return tuple(replace(one, path=one.path + path[length:]) for one in found)
+    return (replace(origin.base, path=origin.base.path + path),)
 
 
 def locate(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False) -> Place:
@@ -34,7 +35,16 @@ def locate_span(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes]
     data = files.get(PurePosixPath(pointer.file))
     if data is None:
         return Place(pointer.file), Place(pointer.file)
-    return documents.span(pointer.file, data, pointer.document, pointer.path, key=key)
+    return span(pointer, data, key=key)
+
+
+def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Place]:
+    """Where a pointer's value stands in the bytes of its file, and the place just after it; of a template the text of the line."""
+    if not pointer.line:
+        return documents.span(pointer.file, data, pointer.document, pointer.path, key=key)
+    text = data.split(b"\n")[pointer.line - 1].decode("utf-8", "replace").rstrip()
+    start = len(text) - len(text.lstrip()) + 1
+    return Place(pointer.file, pointer.line, start), Place(pointer.file, pointer.line, len(text) + 1)
 
 
 def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
+from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId
 
@@ -27,8 +28,9 @@ class Snapshot:
     """The files of one commit under the wanted path (names relative to it), and what could not be taken.
 
     `commit` is None for a work tree as it stands. `findings` name symlinks, submodules and other entries that are refused.
-    `expanded` holds, for a directory with a kustomization.yaml, the plain manifests that kustomize made of it; the files that it
-    took them from are in `consumed` and are not read again.
+    `expanded` holds, for a directory with a kustomization.yaml, the plain manifests that kustomize made of it, and `placed` by the
+    number of the document where its values were written; `charts` holds, by its source.yaml, what helm made of a chart. The files
+    that these were taken from are in `consumed` and are not read again.
     """
 
     commit: CommitInfo | None
@@ -36,3 +38,5 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     expanded: Mapping[PurePosixPath, bytes] = field(default_factory=dict)
     consumed: frozenset[PurePosixPath] = frozenset()
+    placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
+    charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)

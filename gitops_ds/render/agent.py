@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.kinds import documents
 from gitops_ds.model.bundle import ClusterFacts, Pointer
+from gitops_ds.model.chart import RenderedChart
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
-from gitops_ds.render import content_named, coverage, drafts, layout, parameter_schema, patches, paths, traced, values, variants
+from gitops_ds.render import (
+    charts,
+    content_named,
+    coverage,
+    drafts,
+    layout,
+    parameter_schema,
+    patches,
+    paths,
+    traced,
+    values,
+    variants,
+)
 from gitops_ds.render.content_named import Config
 from gitops_ds.render.drafts import Draft
 from gitops_ds.render.layout import File, Layout
@@ -101,17 +114,18 @@ def render(agent: Agent, around: Surroundings) -> Rendered:
     shared = scope(agent, around, None, result)
     namespaces: dict[str, None] = {}
     for draft in _templates(agent, around, result):
-        if _is_main(draft):
+        if _is_main(draft, agent.name):
             own_namespaces = _daemonset(agent, around, draft, wanted, general, config, result)
             namespaces |= dict.fromkeys(own_namespaces)
         else:
-            tree = shared.resolve(traced.trace(draft.body, draft.base))
+            tree = _traced(draft, shared)
             tree = _patched(tree, general, (_name(tree),), around, result)
             result.drafts.append(_draft(agent, tree, draft, ""))
     _settle(shared, agent, around, result)
     if config:
         result.drafts += [config.draft(namespace) for namespace in namespaces if result.config_used]
-    result.findings += _unused(agent, around, wanted, general, config, result)
+    if not _is_missing(agent, around):  # else they may well be for what is missing
+        result.findings += _unused(agent, around, wanted, general, config, result)
     return result
 
 
@@ -153,7 +167,7 @@ def _daemonset(
         own = scope(agent, around, variant, result)
         at = variant.below("patches")
         special = list(patches.of_entries(variant.patches, at)) if at else []
-        template = _bind(own.resolve(traced.trace(draft.body, draft.base)), agent, own, around, result)
+        template = _bind(_traced(draft, own), agent, own, around, result)
         base_name = _name(template)
         tree = variants.place_on(template, variant)
         if len(coverage.terms_of_daemonset(traced.plain(tree))) > variants.MOST_TERMS and variant.at:
@@ -173,17 +187,20 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
     """The objects of the agent's folder, or of the source that its source.yaml names, as they are written."""
     found = around.layout
     folder = PurePosixPath("agents", agent.name)
-    if agent.source.section("helm"):
-        message = "Helm charts are not rendered yet; put the output of `helm template` beside this file"
+    explained = any(finding.refused for finding in found.snapshot.findings)
+    if (chart := found.snapshot.charts.get(folder / "source.yaml")) is not None:
+        yield from _of_chart(chart, agent, around, result)
+    elif agent.source.section("helm") and not explained:
+        message = "nobody rendered this chart; without it the agent is not whole"
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("helm"), key=True)))
     named = kustomize_path(agent.source)
-    wanted = joined(folder, named) if named else None
-    if wanted is not None and wanted not in found.snapshot.expanded:
-        message = f"kustomize made nothing of {wanted}: is there a kustomization.yaml?"
+    wanted = charts.inside(folder, named) if named else None
+    if named and (wanted is None or (wanted not in found.snapshot.expanded and not explained)):
+        message = f"kustomize made nothing of {named}: is it in the repository, with a kustomization.yaml?"
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
     for made, data in sorted(found.snapshot.expanded.items()):
-        if made == wanted or (wanted is None and made.parts[:2] == folder.parts):
-            yield from drafts.read(str(made / "kustomization.yaml"), data).drafts
+        if made == wanted or (not named and made.parts[:2] == folder.parts):
+            yield from drafts.expanded(made, data, found.snapshot.placed.get(made, {})).drafts
     for path in agent.paths:
         if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
             objects = drafts.read(str(path), found.files[path])
@@ -191,14 +208,54 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
             yield from objects.drafts
 
 
+def _is_missing(agent: Agent, around: Surroundings) -> bool:
+    """Whether what a program should have made of the agent's source is not there; a finding of the snapshot says why."""
+    snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
+    if agent.source.section("helm"):
+        return folder / "source.yaml" not in snapshot.charts
+    if named := kustomize_path(agent.source):
+        return charts.inside(folder, named) not in snapshot.expanded
+    consumed = any(path.parts[:2] == folder.parts for path in snapshot.consumed)
+    return consumed and not any(made.parts[:2] == folder.parts for made in snapshot.expanded)
+
+
+def _of_chart(chart: RenderedChart, agent: Agent, around: Surroundings, result: Rendered) -> Iterator[Draft]:
+    """The objects that helm made, each value at the place that the chart or its values have it. Nothing runs as a hook here."""
+    objects = drafts.read(agent.source.name, chart.data)
+    for finding in objects.findings:
+        place = around.layout.place(agent.source.at("helm", "chart"))
+        result.findings.append(
+            replace(finding, message=f"in what helm made of the chart: {finding.message}", place=place, end=None)
+        )
+    for draft in objects.drafts:
+        known = {} if draft.base.path else chart.places.get(draft.base.document, {})
+        base = known[()][0] if () in known else agent.source.at("helm", "chart")
+        metadata = draft.body.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        hook = annotations.get("helm.sh/hook") if isinstance(annotations, Mapping) else None
+        if hook is None:
+            yield replace(draft, base=base, set_by=known, literal=True)
+        elif hook not in ("test", "test-success", "test-failure"):
+            message = (
+                f"{draft.body['kind']} {_name(draft.body)} is a hook of the chart ({hook}), and is left out: only Helm runs hooks"
+            )
+            result.findings.append(_told("DS804", message, around.layout.place(base)))
+
+
 def _is_ours(path: PurePosixPath) -> bool:
     return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
 
 
-def _is_main(draft: Draft) -> bool:
+def _traced(draft: Draft, own: Scope) -> Tree:
+    """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and nobody could escape it."""
+    tree = traced.trace(draft.body, draft.base, draft.set_by)
+    return tree if draft.literal else own.resolve(tree)
+
+
+def _is_main(draft: Draft, agent: str) -> bool:
     """Whether the agent's variants are of this object: its DaemonSets, but not those under companions/."""
     is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith("apps/")
-    return is_daemonset and PurePosixPath(draft.base.file).parts[2] != "companions"
+    return is_daemonset and not PurePosixPath(draft.base.file).is_relative_to(f"agents/{agent}/companions")
 
 
 def _patches(agent: Agent, around: Surroundings) -> Iterator[Patch]:
@@ -265,7 +322,9 @@ def _settle(own: Scope, agent: Agent, around: Surroundings, result: Rendered) ->
 
 
 def _draft(agent: Agent, tree: Tree, draft: Draft, variant: str) -> Draft:
-    return Draft(traced.plain(tree), draft.base, traced.origins(tree, draft.base), agent.name, variant, agent.depends_on)
+    # Of what a program made also the lists and mappings have places of their own: what is missing in one is told there.
+    set_by = {**draft.set_by, **traced.origins(tree, draft.base)}
+    return Draft(traced.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
 
 
 def _name(tree: Tree) -> str:
@@ -313,14 +372,3 @@ def _told(rule: str, message: str, place: Place) -> Finding:
 def kustomize_path(source: File) -> str:
     """The folder that a source.yaml names, relative to itself; empty where it names none."""
     return source.text("kustomize") or source.text("kustomize", "path")
-
-
-def joined(folder: PurePosixPath, relative: str) -> PurePosixPath:
-    """The folder that a relative path leads to."""
-    parts = list(folder.parts)
-    for part in PurePosixPath(relative).parts:
-        if part == "..":
-            parts = parts[:-1]
-        else:
-            parts.append(part)
-    return PurePosixPath(*parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -12,7 +12,7 @@ from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
-from gitops_ds.render import definitions, drafts, finish, ignore, layout
+from gitops_ds.render import charts, definitions, drafts, finish, ignore, layout
 from gitops_ds.render.agent import Surroundings
 from gitops_ds.render.drafts import Draft
 from gitops_ds.render.finish import Default
@@ -53,7 +53,7 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
         profile=found.settings.text("profile") or "default",
         custom=layout.custom(found.settings),
         expected=rendered.expected,
-        rules={rule: on for rule, on in found.settings.section("rules").items() if isinstance(on, bool)},
+        rules={rule: on for rule, on in found.settings.section("rules").items() if isinstance(on, bool | Mapping)},
     )
 
 
@@ -76,7 +76,8 @@ def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
     """The folders that a source.yaml names, which must be expanded even where they are another one's base."""
     found = layout.read(snapshot)
     named = {name: one_agent.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml"))) for name in found.agents}
-    return frozenset(one_agent.joined(PurePosixPath("agents", name), path) for name, path in named.items() if path)
+    folders = (charts.inside(PurePosixPath("agents", name), path) for name, path in named.items() if path)
+    return frozenset(folder for folder in folders if folder is not None)
 
 
 def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
@@ -131,7 +132,7 @@ def _plain(found: Layout, gathered: _Gathered) -> None:
     for folder, data in sorted(found.snapshot.expanded.items()):
         file = folder / "kustomization.yaml"
         if counts(file) and not found.ignored.take(file):
-            objects = drafts.read(str(file), data)
+            objects = drafts.expanded(folder, data, found.snapshot.placed.get(folder, {}))
             gathered.drafts += objects.drafts
             gathered.findings += objects.findings
 

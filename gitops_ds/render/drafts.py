@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.kinds import documents
 from gitops_ds.kinds.documents import Document
+from gitops_ds.kinds.origins import KUSTOMIZATION
 from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.chart import Places
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
 
@@ -18,7 +22,7 @@ PlaceOf = Callable[[Pointer], Place]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object before it has its namespace, its labels and its digest."""
+    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is a text like any other."""
 
     body: dict[str, Any]
     base: Pointer
@@ -26,6 +30,7 @@ class Draft:
     agent: str = ""
     variant: str = ""
     depends_on: tuple[str, ...] = ()
+    literal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Objects:
     findings: tuple[Finding, ...] = ()
 
 
+@lru_cache(512)  # each cluster of a repository reads the same files
 def read(file: str, data: bytes) -> Objects:
     """The objects of one file.
 
@@ -62,6 +68,14 @@ def read(file: str, data: bytes) -> Objects:
     told = odd if drafts else [document for document in odd if _nearly(document.value)]
     findings.extend(_odd(document.value, documents.place(file, data, document.index, ())) for document in told)
     return Objects(tuple(drafts), tuple(findings))
+
+
+def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -> Objects:
+    """The objects that kustomize made of a folder, with the places of their values where they are known."""
+    found = read(str(folder / KUSTOMIZATION), data)
+    return replace(
+        found, drafts=tuple(replace(one, set_by={} if one.base.path else placed.get(one.base.document, {})) for one in found.drafts)
+    )
 
 
 def is_object(value: Any) -> bool:

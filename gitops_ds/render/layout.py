@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import capacity, documents
+from gitops_ds.kinds import capacity, documents, origins
 from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
@@ -95,6 +95,8 @@ class Layout:
     def place(self, pointer: Pointer, *, key: bool = False) -> Place:
         """Where the pointer's value stands (or its key), or as near to it as the file goes."""
         path = PurePosixPath(pointer.file)
+        if pointer.line and path in self.snapshot.files:
+            return origins.span(pointer, self.snapshot.files[path])[0]
         if path.suffix not in MANIFEST_SUFFIXES or is_config(path) or path not in self.snapshot.files:
             return Place(pointer.file, 1, 1)
         return documents.place(pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key)

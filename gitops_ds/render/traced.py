@@ -33,8 +33,10 @@ class Scalar:
         return hash(self.value)
 
 
-def trace(value: Any, pointer: Pointer) -> Tree:
-    """The value as a tree, each scalar set by its own place below the pointer."""
+def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None) -> Tree:
+    """The value as a tree, each scalar set by its own place below the pointer, or by what is `known` of it or a parent."""
+    if known:
+        return _known(value, (), (pointer,), known)
     file, document = pointer.file, pointer.document
 
     def walk(value: Any, path: Path) -> Tree:
@@ -45,6 +47,15 @@ def trace(value: Any, pointer: Pointer) -> Tree:
         return value if value is None else Scalar(value, (Pointer(file, document, path),))
 
     return walk(value, pointer.path)
+
+
+def _known(value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]) -> Tree:
+    here = known.get(path, above)
+    if isinstance(value, Mapping):
+        return {key: _known(item, (*path, key), here, known) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_known(item, (*path, index), here, known) for index, item in enumerate(value)]
+    return value if value is None else Scalar(value, here)
 
 
 def set_by(value: Any, *pointers: Pointer) -> Tree:

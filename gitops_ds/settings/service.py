@@ -18,6 +18,8 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.terms import Drift
+from gitops_ds.source import allowed
+from gitops_ds.source.allowed import PROGRAMS, Allowed
 
 # Known to the schema, without effect in this version.
 _NOT_YET = ("templates", "election", "notify")
@@ -75,7 +77,8 @@ class JournalSettings:
 class Service:
     """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json.
 
-    `direct`: pods are bound to their nodes by us, not by a scheduler.
+    `allowed` are the programs that may render what the repository says. `direct`: pods are bound to their nodes by us, not by a
+    scheduler.
     """
 
     repository: RepositorySettings = field(default_factory=RepositorySettings)
@@ -86,6 +89,7 @@ class Service:
     listen: str = ""
     journal: JournalSettings = JournalSettings()
     log_format: str = "text"
+    allowed: Allowed = PROGRAMS
 
 
 def read(file: str) -> Service:
@@ -117,6 +121,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         raise SettingsError(f"{file}: {', '.join(idle)}: known, but without effect in this version; remove it")
     cluster = told.get("cluster") or {}
     log = told.get("log") or {}
+    render = told.get("render") or {}
     return Service(
         repository=_repository(told.get("repository") or {}),
         cluster=ClusterSettings(
@@ -128,6 +133,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         listen=(told.get("listen") or {}).get("address") or "",
         journal=_journal(told.get("journal") or {}),
         log_format=log.get("format") or "text",
+        allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
     )
 
 

@@ -1,70 +1,74 @@
-"""Directories with a kustomization.yaml, turned into plain manifests by the installed kustomize or kubectl.
+"""What programs make of a snapshot: manifests of its kustomizations, by the installed kustomize or kubectl, and of its charts.
 
-It runs on a copy in an owner-only directory, and can fetch nothing: what a kustomization names elsewhere is refused before, git is
-not on its PATH, and its proxy is a closed port. No plugins, no Helm, no files outside of a kustomization's root, a time limit.
+kustomize runs on a copy in an owner-only directory, and can fetch nothing: what a kustomization names elsewhere is refused before,
+git is not on its PATH, and its proxy is a closed port. No plugins, no Helm, no files outside of a kustomization's root.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
+from gitops_ds.kinds import kustomize_places
+from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import hardening, kustomization
-from gitops_ds.source.kustomization import Kustomization
-from gitops_ds.source.limits import DEFAULT, Limits
+from gitops_ds.source import helm, kept, kustomization, kustomize_words, programs
+from gitops_ds.source.kustomization import Kustomization, Reached
+from gitops_ds.source.programs import Means
 
-NO_PROGRAM, FAILED = "SRC010", "SRC013"
-# Nothing listens on the discard port: whoever tries the network gets "connection refused" at once.
-_NOWHERE = "http://127.0.0.1:9"
-_AT_ONCE = 2
-_KLOG = re.compile(r'^E\d{4} .*?\] "command failed" err="(?P<words>.*)"$', re.DOTALL)
+NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
+# Changes when the same input is given to kustomize in another way.
+_WAY = "kustomize 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which kustomizations: `skip` leaves out files that don't count; `also` builds directories that others use as a base."""
+    """Which kustomizations: `skip` leaves out files that don't count; `also` builds directories that others use as a base.
+
+    And which charts.
+    """
 
     skip: Callable[[PurePosixPath], bool] = lambda _: False
     also: frozenset[PurePosixPath] = frozenset()
+    charts: tuple[Chart, ...] = ()
 
 
 ALL = Which()
 
 
-async def expand(snapshot: Snapshot, which: Which = ALL, limits: Limits = DEFAULT, search: str | None = None) -> Snapshot:
-    """The snapshot with `expanded` (by directory) for each top-level kustomization, and `consumed` for what they are made of.
+async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means()) -> Snapshot:  # noqa: B008  frozen
+    """The snapshot with `expanded` for each top-level kustomization, `charts`, and as `consumed` what they are made of.
 
-    What goes wrong with one is a refused finding at its file, and its files count as consumed all the same. `search` is the PATH
-    to find kustomize or kubectl on (None: that of the environment). Raises ExpansionFailed when no copy can be written.
+    What goes wrong with one is a refused finding at its file, and its files count as consumed all the same. Raises ExpansionFailed
+    when no copy can be written.
     """
-    found = kustomization.find(snapshot.files, which.skip)
+    if which.charts:
+        snapshot = await helm.expand(snapshot, which.charts, means)
+    found = kustomization.find(snapshot.files, lambda path: path in snapshot.consumed or which.skip(path))
     if not found:
         return snapshot
     wanted = dict.fromkeys((*kustomization.tops(found), *sorted(d for d in which.also if d in found)))
     reached = {top: kustomization.reach(top, found, snapshot.files) for top in wanted}
     consumed = {f for r in reached.values() for f in r.files} | {f for f in snapshot.files if _of_component(f, found)}
     findings = [f for r in reached.values() for f in r.findings]
-    buildable = [top for top in wanted if not any(f.refused for f in reached[top].findings)]
-    expanded: dict[PurePosixPath, bytes] = {}
-    for top, result in (await _build(buildable, found, snapshot.files, limits, search)).items():
+    buildable = {top: reached[top] for top in wanted if not any(f.refused for f in reached[top].findings)}
+    expanded, placed = dict(snapshot.expanded), dict(snapshot.placed)
+    for top, result in (await _build(buildable, found, snapshot.files, means)).items():
         if isinstance(result, Finding):
             findings.append(result)
         else:
             expanded[top] = result
+            placed[top] = kustomize_places.placed(result, reached[top].resources, reached[top].patches, snapshot.files)
     return replace(
         snapshot,
         findings=(*snapshot.findings, *dict.fromkeys(findings)),
-        expanded={**snapshot.expanded, **expanded},
+        expanded=expanded,
+        placed=placed,
         consumed=snapshot.consumed | consumed,
     )
 
@@ -75,37 +79,64 @@ def _of_component(file: PurePosixPath, found: Mapping[PurePosixPath, Kustomizati
 
 
 async def _build(
-    tops: list[PurePosixPath],
+    tops: Mapping[PurePosixPath, Reached],
     found: Mapping[PurePosixPath, Kustomization],
     files: Mapping[PurePosixPath, bytes],
-    limits: Limits,
-    search: str | None,
+    means: Means,
 ) -> dict[PurePosixPath, bytes | Finding]:
-    if not tops:
-        return {}
-    command = program(search)
-    if command is None:
-        message = "neither kustomize nor kubectl is installed; install one, or commit the output of kustomize build"
-        return {top: refusal(NO_PROGRAM, message, Place(str(found[top].file))) for top in tops}
-    gate = asyncio.Semaphore(_AT_ONCE)
+    command = program(means.search)
+    if not tops or not means.allowed.kustomize or command is None:
+        return {top: _not_built(found[top], allowed=means.allowed.kustomize) for top in tops}
+    keys = await asyncio.to_thread(_keys, tops, files, command)
+    known = {top: await asyncio.to_thread(kept.read, means.cache, keys[top]) for top in tops}
+    made: dict[PurePosixPath, bytes | Finding] = {top: data for top, data in known.items() if data is not None}
+    missing = [top for top in tops if top not in made]
+    if not missing:
+        return made
+    gate = asyncio.Semaphore(programs.AT_ONCE)
     try:
         with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
             root = await asyncio.to_thread(_copy, Path(name), files)
 
             async def one(top: PurePosixPath) -> bytes | Finding:
                 async with gate:
-                    return await _run(command, root, found[top].file, limits)
+                    return await _run(command, root, found[top], files, means)
 
-            return dict(zip(tops, await asyncio.gather(*map(one, tops)), strict=True))
+            made |= dict(zip(missing, await asyncio.gather(*map(one, missing)), strict=True))
     except OSError as error:
         raise errors.ExpansionFailed(f"no copy for kustomize can be written: {error.strerror}; free some space") from None
+    for top in missing:
+        if isinstance(result := made[top], bytes):
+            await asyncio.to_thread(kept.write, means.cache, keys[top], result)
+    return made
+
+
+def _not_built(of: Kustomization, *, allowed: bool) -> Finding:
+    if not allowed:
+        message = "this is built by kustomize, which is not run here: allow it with --allow kustomize"
+        return refusal(NOT_ALLOWED, message, Place(str(of.file)))
+    message = "neither kustomize nor kubectl is installed; install one, or commit the output of kustomize build"
+    return refusal(NO_PROGRAM, message, Place(str(of.file)))
+
+
+def _keys(
+    tops: Mapping[PurePosixPath, Reached], files: Mapping[PurePosixPath, bytes], command: tuple[str, ...]
+) -> dict[PurePosixPath, str]:
+    """For each the hash of all that its build can read: every file below the directories that it reaches."""
+    identity = programs.identity(command[0])
+    keys = {}
+    for top, reached in tops.items():
+        named = sorted(path for path in files if not reached.directories.isdisjoint(path.parents))
+        contents = [part for path in named for part in (str(path), files[path])]
+        keys[top] = kept.key(_WAY, identity, str(top), *contents)
+    return keys
 
 
 def program(search: str | None = None) -> tuple[str, ...] | None:
     """The command that builds a kustomization: `kustomize build`, else `kubectl kustomize`, else None."""
-    if kustomize := shutil.which("kustomize", path=search):
+    if kustomize := programs.found("kustomize", search):
         return (kustomize, "build")
-    if kubectl := shutil.which("kubectl", path=search):
+    if kubectl := programs.found("kubectl", search):
         return (kubectl, "kustomize")
     return None
 
@@ -121,41 +152,14 @@ def _copy(directory: Path, files: Mapping[PurePosixPath, bytes]) -> Path:
     return root
 
 
-async def _run(command: tuple[str, ...], root: Path, file: PurePosixPath, limits: Limits) -> bytes | Finding:
-    directory = root / "copy" / file.parent
-    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), _NOWHERE)
-    empty = str(root / "empty")
-    environment = {**proxies, "PATH": empty, "HOME": empty, "TMPDIR": empty, "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
-    with tempfile.TemporaryFile() as output:
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            *hardening.capped((*command, str(directory)), limits.bytes)[1:],
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            _, said = await asyncio.wait_for(process.communicate(), limits.seconds)
-        except TimeoutError:
-            return refusal(FAILED, f"kustomize did not finish within {limits.seconds:g} s; make it smaller", Place(str(file)))
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if process.returncode != 0:
-            message = f"kustomize refuses it: {sentence(said.decode('utf-8', 'replace'), root / 'copy')}"
-            return refusal(FAILED, message, Place(str(file)))
-        output.seek(0)
-        return output.read()
-
-
-def sentence(words: str, root: Path) -> str:
-    """kustomize's own last sentence, without the paths of our copy and kubectl's log prefix; at most 500 characters."""
-    lines = [line for line in words.strip().splitlines() if line.strip() and not line.startswith("# Warning")]
-    text = " ".join(lines[-3:]) if lines else "it says nothing"
-    if klog := _KLOG.match(text):
-        text = klog["words"].replace('\\"', '"').replace("\\n", " ")
-    text = text.removeprefix("Error: ").replace(f"{root}/", "").replace(str(root), ".").replace(str(root.parent), ".")
-    return "".join(c for c in text if c.isprintable())[:500]
+async def _run(
+    command: tuple[str, ...], root: Path, of: Kustomization, files: Mapping[PurePosixPath, bytes], means: Means
+) -> bytes | Finding:
+    directory = root / "copy" / of.file.parent
+    ended = await programs.run((*command, str(directory)), programs.environment(root / "empty"), means.limits)
+    if ended.problem:
+        return refusal(FAILED, f"kustomize {ended.problem}: make it smaller", Place(str(of.file)))
+    if ended.failed:
+        said = kustomize_words.sentence(ended.said, str(root / "copy"))
+        return refusal(FAILED, f"kustomize refuses it: {said}", kustomize_words.place(said, of, files))
+    return ended.output

@@ -64,6 +64,8 @@ class Reached:
     """All that a kustomization is made of, over all its parts, and what is wrong with that."""
 
     files: set[PurePosixPath] = field(default_factory=set)
+    resources: list[PurePosixPath] = field(default_factory=list)
+    patches: list[PurePosixPath] = field(default_factory=list)
     directories: set[PurePosixPath] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
@@ -89,7 +91,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
         message = "a kustomization file holds one document, a mapping; see https://kubectl.docs.kubernetes.io"
         return Kustomization(file, findings=(refusal(UNREADABLE, message, documents.place(str(file), data, 0, ())),))
     value = values[0]
-    message = "Helm charts in a kustomization are not rendered: they would be fetched; commit the output of helm template instead"
+    message = "Helm charts in a kustomization are not rendered: name the chart under helm: in the agent's source.yaml instead"
     helm = tuple(
         refusal(UNREADABLE, message, documents.place(str(file), data, 0, (key,), key=True)) for key in value if key.lower() in _HELM
     )
@@ -159,6 +161,11 @@ def reach(top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], file
                 waiting.append(target)
             elif target is not None and target in files:
                 result.files.add(target)
+                if (part := str(named.path[0]).lower()) in ("resources", "bases"):
+                    result.resources.append(target)
+                elif part.startswith("patches"):
+                    # The parts are walked from the top down, so the patches of a base come before those of what uses it.
+                    result.patches.insert(0, target)
             else:
                 said = f"there is no file {named.text!r}, and no directory of that name with a kustomization.yaml"
                 result.findings.append(_refused(MISSING, said, here, named, files))

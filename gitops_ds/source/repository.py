@@ -17,6 +17,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.source import reading, remote, writing
 from gitops_ds.source.address import Address
+from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.bare import Bare
 from gitops_ds.source.credentials import NOBODY, Credentials
 from gitops_ds.source.limits import DEFAULT, Limits
@@ -31,12 +32,21 @@ T = TypeVar("T")
 class Repository:
     """A repository at an address, with a bare copy of our own in the cache directory.
 
+    `allowed` is what may run on its files, for whoever expands them.
+
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else. Use it as an async context
     manager, or call `close`: that takes the credentials off the disk.
     """
 
-    def __init__(self, address: Address, cache: Path, credentials: Credentials = NOBODY, limits: Limits = DEFAULT) -> None:
-        self.address = address
+    def __init__(
+        self,
+        address: Address,
+        cache: Path,
+        credentials: Credentials = NOBODY,
+        limits: Limits = DEFAULT,
+        allowed: Allowed = PROGRAMS,
+    ) -> None:
+        self.address, self.allowed = address, allowed
         self._arguments = (address, cache, credentials, limits)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
         self._bare: Bare | None = None

@@ -7,13 +7,16 @@ import functools
 import os
 import stat
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.source import expand, kustomization
+from gitops_ds.source.allowed import NOTHING
 from gitops_ds.source.expand import Which
 from gitops_ds.source.limits import Limits
+from gitops_ds.source.programs import Means
 from tests import controlplane
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"
@@ -40,8 +43,8 @@ def snapshot(files: dict[str, str]) -> Snapshot:
     return Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
 
 
-def run(files: dict[str, str], which: Which = expand.ALL, path: str | None = None, limits: Limits = Limits()) -> Snapshot:  # noqa: B008
-    return asyncio.run(expand.expand(snapshot(files), which, limits, path or search()))
+def run(files: dict[str, str], which: Which = expand.ALL, path: str | None = None, **changed: Any) -> Snapshot:
+    return asyncio.run(expand.expand(snapshot(files), which, Means(search=path or search(), **changed)))
 
 
 def said(made: Snapshot) -> list[tuple[str, str]]:
@@ -62,7 +65,7 @@ def test_an_overlay_is_built_with_all_its_parts_and_they_are_consumed() -> None:
 
 def test_without_a_kustomization_nothing_changes() -> None:
     before = snapshot({"a.yaml": CONFIG})
-    assert asyncio.run(expand.expand(before, search="/nowhere")) is before
+    assert asyncio.run(expand.expand(before, means=Means(search="/nowhere"))) is before
 
 
 def test_a_base_is_built_too_where_somebody_asks_and_a_skipped_one_is_not() -> None:
@@ -165,6 +168,26 @@ def test_without_a_program_the_finding_says_what_to_install(tmp_path: Path) -> N
     made = run(DEEP, path=str(tmp_path))
     assert said(made) == [("SRC010", "overlay/kustomization.yaml")]
     assert "neither kustomize nor kubectl" in made.findings[0].message
+
+
+def test_nothing_runs_unless_it_is_allowed(tmp_path: Path) -> None:
+    program(tmp_path, "echo a: b")
+    made = run(DEEP, path=str(tmp_path), allowed=NOTHING)
+    assert said(made) == [("DS801", "overlay/kustomization.yaml")]
+    assert "--allow kustomize" in made.findings[0].message
+    assert made.consumed == run(DEEP).consumed
+
+
+def test_a_second_build_of_the_same_runs_nothing(tmp_path: Path) -> None:
+    program(tmp_path, 'echo "kind: ran"')
+    cached = {"path": str(tmp_path), "cache": tmp_path / "kept"}
+    first = run(DEEP, **cached)
+    # The same program in all that can be told of it without running it, but it would say something else.
+    before = (tmp_path / "kustomize").stat()
+    (tmp_path / "kustomize").write_text('#!/bin/sh\necho "kind: RAN"\n')
+    os.utime(tmp_path / "kustomize", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert run(DEEP, **cached).expanded == first.expanded
+    assert run({**DEEP, "base/x.conf": "other"}, **cached).expanded != first.expanded
 
 
 def program(directory: Path, script: str) -> None:

@@ -1,0 +1,58 @@
+"""A Helm chart as a source.yaml asks for it, and what helm made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A chart in a repository of charts.
+
+    `address` is `oci://HOST/PATH` (with the chart's name as its end) or the URL of a directory with an index.yaml, where `name` is
+    the chart's. `digest` is `sha256:…` or empty: of the manifest for OCI, else of the archive.
+    """
+
+    address: str
+    name: str
+    version: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What `helm:` of a source.yaml says.
+
+    `where` is a directory or an archive of the snapshot, or a chart elsewhere. `values` win over those of `values_files`, of which
+    the last wins. Empty texts are left to helm. With a refused finding the chart is not to be rendered.
+    """
+
+    file: PurePosixPath
+    where: PurePosixPath | Remote
+    release: str
+    namespace: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    values_files: tuple[PurePosixPath, ...] = ()
+    kube_version: str = ""
+    api_versions: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+# Where the values of one document were written, by their path: the pointer of `()` is that of the object, and what has none has
+# that of its nearest parent.
+Places = Mapping[Path, tuple[Pointer, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChart:
+    """What helm wrote, and by the number of each of its documents the places of its values."""
+
+    data: bytes
+    places: Mapping[int, Places]

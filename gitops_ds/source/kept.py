@@ -1,0 +1,77 @@
+"""Results kept on disk by the hash of all that they were made of.
+
+An entry is written beside and then renamed, begins with the hash of the rest, and lies in a directory that only we can write: one
+that is cut, changed or somebody else's is as if it were not there. The cache may be deleted at any time, and may fail at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+_DAYS = 30
+_DAY = 86_400
+
+
+def key(*parts: str | bytes) -> str:
+    """The hash of the parts, in their order; where one ends and the next begins counts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def read(directory: Path | None, key: str) -> bytes | None:
+    """What was kept under the key; None where there is nothing, or nothing to be trusted."""
+    if directory is None or not _is_ours(directory):
+        return None
+    file = directory / key
+    try:
+        data = file.read_bytes()
+        if time.time() - file.stat().st_mtime > _DAY:
+            os.utime(file)
+    except OSError:
+        return None
+    digest, _, rest = data.partition(b"\n")
+    return rest if digest == hashlib.sha256(rest).hexdigest().encode() else None
+
+
+def write(directory: Path | None, key: str, data: bytes) -> None:
+    """Keeps it, and takes away what nobody has read for a month."""
+    if directory is None:
+        return
+    with contextlib.suppress(OSError):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(directory):
+            return
+        _clean(directory.iterdir())
+        handle, name = tempfile.mkstemp(prefix="new-", dir=directory)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+            Path(name).replace(directory / key)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _clean(files: Iterable[Path]) -> None:
+    oldest = time.time() - _DAYS * _DAY
+    for file in files:
+        with contextlib.suppress(OSError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()

@@ -1,0 +1,77 @@
+"""What the commands do with charts and kustomizations: nothing runs in a check unless it is allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.settings import service
+from gitops_ds.source.allowed import NOTHING, PROGRAMS, Allowed
+from tests import renderers
+
+pytestmark = pytest.mark.renderers
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Not in Git: an agent of a chart, and one of a kustomization."""
+    root = tmp_path / "fleet"
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: built}\n"
+    files = {"agents/b/kustomization.yaml": "resources: [c.yaml]\n", "agents/b/c.yaml": config}
+    for name, text in renderers.repository("helm:\n  chart: chart\n", {**renderers.chart(), **files}).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return root
+
+
+def gitops_ds(repository: Path, *arguments: str) -> tuple[int, str]:
+    """The command in a process of its own, with helm and kustomize on its PATH; its exit code, and all that it printed."""
+    path = f"{renderers.programs()}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(repository.parent), "GITOPS_DS_CACHE": str(repository.parent / "cache")}
+    command = [sys.executable, "-m", "gitops_ds", *arguments, "-C", str(repository)]
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_check_runs_no_program_unless_it_is_allowed(repository: Path) -> None:
+    code, said = gitops_ds(repository, "check", "--fail-on", "error")
+    assert code == 1
+    assert "agents/a/source.yaml:2:10" in said
+    assert "--allow helm" in said
+    assert "agents/b/kustomization.yaml" in said
+    assert "--allow kustomize" in said
+    assert not (repository.parent / "cache").exists()
+
+
+def test_a_check_that_is_allowed_to_tells_of_the_objects_at_their_lines(repository: Path) -> None:
+    code, said = gitops_ds(repository, "check", "--allow", "helm,kustomize", "--fail-on", "error")
+    assert code == 0, said
+    assert "agents/a/chart/" in said  # advice about the chart's DaemonSet, at its own lines
+
+
+@pytest.mark.parametrize("command", [["render"], ["plan", "--simulate", "3"]])
+def test_what_renders_runs_them_unless_told_not_to(repository: Path, command: list[str]) -> None:
+    code, said = gitops_ds(repository, *command)
+    assert code == 0, said
+    assert ("built" in said, "example.org/agent:4.5.6" in said or "DaemonSet" in said) == (True, True)
+    code, said = gitops_ds(repository, *command, "--allow", "none")
+    assert "--allow helm" in said
+    assert code == 1 or command[0] == "plan"
+
+
+def test_an_unknown_program_cannot_be_allowed(repository: Path) -> None:
+    code, said = gitops_ds(repository, "check", "--allow", "helm,sh")
+    assert code == 2
+    assert "'sh' can't be allowed: write helm, kustomize, network or none" in said
+
+
+def test_the_service_is_allowed_by_its_settings() -> None:
+    assert service.parse({}).allowed == PROGRAMS
+    assert service.parse({"render": {"allow": []}}).allowed == NOTHING
+    assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == Allowed(helm=True, network=True)

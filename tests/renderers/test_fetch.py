@@ -1,0 +1,149 @@
+"""Charts in an HTTP chart repository and in an OCI registry, both served on this machine, fetched by the real helm."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.source.allowed import Allowed
+from tests import renderers
+from tests.renderers import test_helm as local
+
+pytestmark = pytest.mark.renderers
+
+ARCHIVE = renderers.packed(renderers.CHART)
+FETCHING = Allowed(helm=True, network=True)
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@dataclass
+class Server:
+    """Answers GET and HEAD with what is in `pages` (content type and body), and remembers what it was asked for."""
+
+    url: str = ""
+    pages: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serving(pages: dict[str, tuple[str, bytes]]) -> Iterator[Server]:
+    here = Server(pages=pages)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            here.asked.append(self.path)
+            kind, body = here.pages.get(self.path, ("text/plain", b""))
+            self.send_response(200 if self.path in here.pages else 404)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Docker-Content-Digest", digest(body))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815  the name is http.server's
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        here.url = f"127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield here
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def http_pages(archive: bytes = ARCHIVE) -> dict[str, tuple[str, bytes]]:
+    entry = {"apiVersion": "v2", "name": "agent", "version": "1.2.3", "urls": ["agent-1.2.3.tgz"], "digest": digest(ARCHIVE)[7:]}
+    index = json.dumps({"apiVersion": "v1", "entries": {"agent": [entry]}, "generated": "2026-01-01T00:00:00Z"}).encode()
+    return {"/charts/index.yaml": ("text/yaml", index), "/charts/agent-1.2.3.tgz": ("application/gzip", archive)}
+
+
+def oci_pages() -> tuple[dict[str, tuple[str, bytes]], str]:
+    """The pages of a registry as the OCI distribution specification has them, and the manifest's digest."""
+    config = b'{"name": "agent", "version": "1.2.3", "apiVersion": "v2"}'
+    layers = [{"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "digest": digest(ARCHIVE), "size": len(ARCHIVE)}]
+    own = {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest(config), "size": len(config)}
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": kind, "config": own, "layers": layers}).encode()
+    base = "/v2/charts/agent"
+    pages = {f"{base}/blobs/{digest(data)}": ("application/octet-stream", data) for data in (config, ARCHIVE)}
+    pages |= {f"{base}/manifests/{name}": (kind, manifest) for name in ("1.2.3", digest(manifest))}
+    return {**pages, "/v2/": ("application/json", b"{}")}, digest(manifest)
+
+
+def source(chart: str, **more: str) -> dict[str, str | bytes]:
+    told = "".join(f"  {name}: {value}\n" for name, value in {"chart": chart, "version": "1.2.3", **more}.items())
+    return renderers.repository(f"helm:\n{told}", {})
+
+
+def test_a_chart_of_an_http_repository_is_fetched_and_is_that_of_a_directory() -> None:
+    with serving(http_pages()) as server:
+        files = source("agent", repo=f"http://{server.url}/charts", digest=digest(ARCHIVE))
+        made, _ = local.rendered(files, local.means(allowed=FETCHING))
+    assert local.only(made).body == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_chart_of_a_registry_is_fetched_and_is_that_of_a_directory(pinned: bool) -> None:
+    pages, manifest = oci_pages()
+    with serving(pages) as server:
+        files = source(f"oci://{server.url}/charts/agent", **({"digest": manifest} if pinned else {}))
+        made, _ = local.rendered(files, local.means(allowed=FETCHING))
+    assert local.only(made).body == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+
+
+def test_another_digest_than_the_one_that_is_wanted_is_refused_at_it() -> None:
+    pages, _ = oci_pages()
+    with serving(pages) as server:
+        for files in (
+            source(f"oci://{server.url}/charts/agent", digest=digest(b"another")),
+            source("agent", repo=f"oci://{server.url}/charts", digest=digest(b"another")),
+        ):
+            place, message = local.refusal(files, local.means(allowed=FETCHING))
+            assert place.startswith("agents/a/source.yaml:")
+            assert "not the one that is wanted" in message
+
+
+def test_an_archive_that_the_index_does_not_promise_is_refused() -> None:
+    with serving(http_pages(renderers.packed({**renderers.CHART, "templates/x.yaml": "a: b"}))) as server:
+        files = source("agent", repo=f"http://{server.url}/charts", digest=digest(ARCHIVE))
+        assert "digest" in local.refusal(files, local.means(allowed=FETCHING))[1]
+
+
+def test_nothing_is_asked_of_a_server_unless_the_network_is_allowed() -> None:
+    with serving(http_pages()) as server:
+        place, message = local.refusal(source("agent", repo=f"http://{server.url}/charts"))
+        assert (place, server.asked) == ("agents/a/source.yaml:2:10", [])
+    assert "--allow helm,network" in message
+
+
+def test_a_chart_that_is_not_there_is_told_at_the_source() -> None:
+    with serving({}) as server:
+        place, message = local.refusal(source(f"oci://{server.url}/charts/agent"), local.means(allowed=FETCHING))
+    assert place == "agents/a/source.yaml:2:10"
+    assert "could not be fetched" in message
+
+
+def test_what_was_fetched_once_is_not_fetched_again(tmp_path: Path) -> None:
+    with serving(http_pages()) as server:
+        files = source("agent", repo=f"http://{server.url}/charts")
+        first, _ = local.rendered(files, local.means(allowed=FETCHING, cache=tmp_path / "kept"))
+    again, _ = local.rendered(files, local.means(cache=tmp_path / "kept"))
+    assert local.only(again).body == local.only(first).body
+    assert server.asked.count("/charts/agent-1.2.3.tgz") == 1
