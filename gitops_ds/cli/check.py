@@ -17,6 +17,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 
 @click.command()
 @options.repository
+@click.argument("files", nargs=-1)
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
 @options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
@@ -29,7 +30,10 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
 @options.common
 def check(**given: Any) -> int:
-    """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as loud as --fail-on."""
+    """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as loud as --fail-on.
+
+    Where files are named as well, or in the repository's place, only what concerns them is told.
+    """
     if given["rule"]:
         return _explain(given["rule"])
     return options.run(_check(given))
@@ -48,12 +52,14 @@ def _explain(rule: str) -> int:
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import answering, checking, fixing, repositories
+    from gitops_ds.app import answering, checking, fixing, repositories, selecting
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
     from gitops_ds.source.allowed import NOTHING
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"] or NOTHING)
+    named, files = selecting.apart(given["repository"], given["files"])
+    repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
+    names = selecting.inside(files, repository)
     asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
     baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
     fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None
@@ -63,7 +69,7 @@ async def _check(given: dict[str, Any]) -> int:
     today = datetime.now(UTC).date()
 
     def judged(head: Snapshot) -> Checked:
-        return answering.without(checking.of(sides.with_head(head), asked), today, baseline)
+        return selecting.only(answering.without(checking.of(sides.with_head(head), asked), today, baseline), names)
 
     checked = judged(sides.head)
     if fix:

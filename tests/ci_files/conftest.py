@@ -1,0 +1,81 @@
+"""The files for CIs are run as a CI runs them; what they install comes from a directory of wheels that is made once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.ci_files import files
+from tests.gitservers import GIT_ENVIRONMENT
+
+LABEL = "LABEL"
+MANIFEST = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: default}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: LABEL}}
+    spec:
+      containers: [{name: agent, image: registry.example/agent:1.0.0}]
+"""
+
+
+class Work:
+    """A repository of agents: `upstream` is the server's, `clone` what a person or a job has."""
+
+    def __init__(self, directory: Path) -> None:
+        self.upstream, self.clone = directory / "upstream.git", directory / "clone"
+        git = ("git", "init", "--quiet", "--initial-branch=main")
+        subprocess.run((*git, "--bare", self.upstream), env=GIT_ENVIRONMENT, check=True)
+        self.run(self.upstream, "config", "uploadpack.allowAnySHA1InWant", "true")
+        subprocess.run((*git, self.clone), env=GIT_ENVIRONMENT, check=True)
+        self.git("remote", "add", "origin", self.upstream.as_uri())
+        (self.clone / "other.yaml").write_text(MANIFEST.replace("agent", "other").replace(LABEL, "other"))
+        self.write("agent")
+        self.commit("agents")
+        self.git("push", "--quiet", "origin", "main")
+
+    def write(self, label: str) -> None:
+        """The manifest with that label: with `agent` it is right."""
+        (self.clone / "agent.yaml").write_text(MANIFEST.replace(LABEL, label))
+
+    def commit(self, message: str) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def git(self, *words: str) -> str:
+        return self.run(self.clone, *words)
+
+    @staticmethod
+    def run(directory: Path, *words: str) -> str:
+        done = subprocess.run(("git", *words), cwd=directory, env=GIT_ENVIRONMENT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment in which pip finds the program and all it needs in one directory, and asks no index.
+
+    The versions are those of the Containerfile, so its way to pin them is run here.
+    """
+    house = tmp_path_factory.mktemp("wheels")
+    versions = house / "versions.txt"
+    versions.write_text("\n".join(files.pinned()) + "\n")
+    # Built with what is here, so that nothing but the wheels is asked for; what builds it again later comes along.
+    words = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--constraint", versions, "--wheel-dir", house)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *words, files.ROOT, "hatchling"], check=True)
+    return {"PATH": os.environ["PATH"], "HOME": str(house), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(house), "LC_ALL": "C.UTF-8"}

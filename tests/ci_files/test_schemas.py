@@ -1,0 +1,91 @@
+"""The files for CIs have the form that the published schemas ask for, and pass nothing of a pull request into a script."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ci_files import files
+from tests.docs import pages
+
+CHECKER = Path(sys.executable).with_name("check-jsonschema")
+SCAFFOLD = files.ROOT / "gitops_ds/app/scaffold/repository"
+
+
+def valid(schema: str, file: Path) -> str:
+    """What check-jsonschema has to say, with a schema that it brings."""
+    done = subprocess.run([CHECKER, "--builtin-schema", schema, file], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_action_is_valid() -> None:
+    assert not valid("vendor.github-actions", files.ROOT / "action.yml")
+
+
+def test_the_template_is_valid_and_every_input_is_used(tmp_path: Path) -> None:
+    spec, text = files.template(comment="true", path="fleet")
+    assert "$[[" not in text
+    (tmp_path / "ci.yml").write_text(text)
+    assert not valid("vendor.gitlab-ci", tmp_path / "ci.yml")
+    raw = (files.ROOT / "templates/check.yml").read_text()
+    assert set(re.findall(r"\$\[\[ inputs\.([\w-]+) \]\]", raw)) == set(spec)
+
+
+def test_the_hooks_are_valid() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("pre-commit"), "validate-manifest", files.ROOT / ".pre-commit-hooks.yaml"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    (hooks,) = files.documents((files.ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert all(hook["require_serial"] for hook in hooks)
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("vendor.github-workflows", "dot-github/workflows/gitops-ds.yaml"),
+        ("vendor.gitlab-ci", "dot-gitlab-ci.yml"),
+    ],
+)
+def test_what_init_writes_for_cis_is_valid(schema: str, file: str) -> None:
+    assert not valid(schema, SCAFFOLD / file)
+
+
+def workflows() -> list[pages.Block]:
+    """The whole workflows of the documentation."""
+    blocks = [b for s in pages.sections(files.ROOT / "docs/checks.md") for b in s.blocks if b.language == "yaml"]
+    return [block for block in blocks if re.search("^on:", block.text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("block", workflows(), ids=lambda block: f"line {block.line}")
+def test_the_workflows_of_the_documentation_are_valid(block: pages.Block, tmp_path: Path) -> None:
+    (tmp_path / "workflow.yml").write_text(block.text)
+    assert not valid("vendor.github-workflows", tmp_path / "workflow.yml")
+
+
+def test_no_input_becomes_a_part_of_a_script() -> None:
+    steps = files.action()["runs"]["steps"]
+    assert steps
+    for step in steps:
+        assert "${{" not in step["run"]
+    jobs = files.documents((files.ROOT / "templates/check.yml").read_text())[1]
+    for job in jobs.values():
+        assert "$[[" not in "\n".join(job["script"])
+
+
+def test_the_image_runs_as_nobody_from_pinned_parts() -> None:
+    found = files.instructions()
+    assert all(re.search(r":\d+\.\d+-slim AS \w+$", rest) for word, rest in found if word == "FROM")
+    assert [rest.split()[-1] for word, rest in found if word == "FROM"][-1] == "check"
+    (user,) = [rest for word, rest in found if word == "USER"]
+    assert user == "65532:65532"
+    assert not any(word == "ADD" for word, _ in found)
+    lock = (files.ROOT / "requirements.lock").read_text()
+    names = re.findall(r"^([a-z0-9][\w.-]*)==", lock, re.MULTILINE)
+    assert [re.split("==", line)[0] for line in files.pinned()] == names
+    assert not any("hash" in line or line.endswith("\\") for line in files.pinned())
