@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+SECONDS_EACH ?= 900
+SEED ?= 1
+COUNT ?= 6000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance demo bench lock schemas clean
+.PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance fuzz truth demo bench lock schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -50,6 +53,13 @@ test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and n
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
 	$(BIN)/pytest -q tests/conformance
+
+fuzz: $(STAMP) ## an hour of bytes that nobody meant (SECONDS_EACH=900 for each of four targets); a minute of it is in `make test`
+	@for target in manifest repository answers reports; do $(BIN)/python -m tests.fuzz $$target -max_total_time=$(SECONDS_EACH) -rss_limit_mb=2048 -timeout=30 || exit 1; done
+
+truth: $(STAMP) ## mutated manifests: our verdict against a real API server's, every difference told (SEED=1 COUNT=6000)
+	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
+	$(BIN)/python -m tests.truth --seed $(SEED) --count $(COUNT)
 
 demo: $(STAMP) ## a commit, a bad commit and its revert on the embedded cluster, in about a minute
 	@$(BIN)/gitops-ds demo

@@ -121,7 +121,18 @@ def _long_keyed_json(data: bytes) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(data, object_pairs_hook=once)
     except (ValueError, RecursionError):
         return None
-    return found
+    return found if _is_flat_enough(found) else None
+
+
+def _is_flat_enough(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner for one in level if isinstance(one, (dict, list)) for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False
 
 
 _LONGEST_KEY: Final = 1000

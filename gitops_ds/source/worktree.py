@@ -60,10 +60,19 @@ def _contents(root: Path, sifted: tree.Sifted) -> Iterator[tuple[PurePosixPath, 
 
 def _entries(root: Path, limits: Limits) -> Iterator[Entry]:
     names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
+    led_away: dict[bytes, bool] = {b"": False}
     for name in names:
-        entry = _entry(root, name)
+        # git still lists what was in a folder that a link has replaced since: it would be read from where the link leads.
+        entry = None if _is_below_link(root, os.path.dirname(name.rstrip(b"/")), led_away) else _entry(root, name)  # noqa: PTH120  bytes
         if entry is not None:
             yield entry
+
+
+def _is_below_link(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
+    if folder not in known:
+        above = _is_below_link(root, os.path.dirname(folder), known)  # noqa: PTH120  names are bytes
+        known[folder] = above or os.path.islink(os.path.join(os.fsencode(root), folder))  # noqa: PTH114, PTH118  names are bytes
+    return known[folder]
 
 
 def _entry(root: Path, name: bytes) -> Entry | None:

@@ -15,7 +15,8 @@ from gitops_ds.validate.rule import Told, section
 
 # What Go's templates write for a missing value, and what people write who mean to come back.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
-_TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_][^}]*\}|\{\{.*?\}\}")
+# None that opens again on its way: else a text of braces alone would be searched from each of them to its end.
+_TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
 _HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
 # Texts with a language of their own, in which braces are meant: scripts, settings of programs, expressions.
 _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))

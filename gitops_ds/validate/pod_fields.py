@@ -90,6 +90,18 @@ def _host(path: Path, spec: Part) -> Iterator[Said]:
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP: Final = ("seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/")
+_OLD_WORDS: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
+
+
+def _apparmor_of(name: str, spec: Part, body: Body) -> str | None:
+    """The profile that a container has by its field or its pod's, as the annotation would say it."""
+    own = next((section(one.get("securityContext")) for _, one in containers(body) if one.get("name") == name), {})
+    profile = own.get("appArmorProfile") or section(spec.get("securityContext")).get("appArmorProfile")
+    if profile is None or section(spec.get("os")).get("name") == "windows":
+        return None
+    return _OLD_WORDS.get(str(profile.get("type")), f"localhost/{profile.get('localhostProfile')}")
+
+
 _COST: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 
 
@@ -102,6 +114,8 @@ def _annotations(way: Path, annotations: Part, spec: Part, body: Body) -> Iterat
                 yield place, f'the pod has no container "{key.removeprefix(_APPARMOR)}"'
             if text not in ("", "runtime/default", "unconfined") and not text.startswith("localhost/"):
                 yield place, f'"{text}" is no AppArmor profile'
+            elif (field := _apparmor_of(key.removeprefix(_APPARMOR), spec, body)) not in (None, text):
+                yield place, f"the annotation says {text}, the appArmorProfile {field}: remove the annotation"
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
             local = text.startswith("localhost/") and not container_fields.wrong_descent(text.removeprefix("localhost/"))
             if text not in ("runtime/default", "docker/default", "unconfined") and not local:

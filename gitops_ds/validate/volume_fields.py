@@ -155,6 +155,10 @@ def _claim(way: Path, template: Part) -> Iterator[Said]:
     for field, value in section(template.get("metadata")).items():
         if field not in ("labels", "annotations") and value is not None:
             yield (*way, "volumeClaimTemplate", "metadata", field), f"the claim is named after the pod: {field} can't be set"
+    for field in ("storageClassName", "volumeAttributesClassName"):
+        name = section(template.get("spec")).get(field)
+        if name and not naming.subdomain(name):
+            yield (*way, "volumeClaimTemplate", "spec", field), f'"{name}" is no name of an object'
     for field in ("dataSource", "dataSourceRef"):
         source = section(section(template.get("spec")).get(field))
         if source and not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
 
@@ -77,6 +78,18 @@ def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(tmp_pa
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     assert said(worktree.snapshot(tmp_path)) == [("SRC004", "pipe.yaml", True)]
+
+
+def test_a_folder_that_a_link_replaced_is_not_read_through_it(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    for folder in (outside, inside / "a" / "b"):
+        folder.mkdir(parents=True)
+        (folder / "x.yaml").write_text(f"in: {folder.name}\n")
+    git(inside, "init", "-q")
+    git(inside, "add", ".")
+    shutil.rmtree(inside / "a" / "b")
+    (inside / "a" / "b").symlink_to(outside)
+    assert dict(worktree.snapshot(inside).files) == {}
 
 
 def test_a_repository_in_the_repository_is_refused_as_a_submodule(tmp_path: Path) -> None:

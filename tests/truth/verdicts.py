@@ -31,7 +31,7 @@ from tests.truth.bases import Body
 # Answers about what this one cluster has or lacks: no file can tell, so they are no verdict.
 OF_THIS_CLUSTER = re.compile(
     r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not found|already exists"
-    r"|attempting to grant RBAC permissions not currently held"
+    r"|this cluster is not configured for dual-stack|attempting to grant RBAC permissions not currently held"
 )
 
 
