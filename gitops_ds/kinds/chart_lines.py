@@ -23,6 +23,10 @@ _OPENS = re.compile(r"(if|range|with|define|block)\b")
 _WITH = re.compile(r"with\s+\$?\.Values\.([\w.]+)")
 _VALUE = re.compile(r"(?<![\w)])\$?\.Values\.(\w+(?:\.\w+)*)")
 _INDENTED = re.compile(r"\bn?indent\s+(\d+)")
+# Longer lines are cut: the patterns look back, and nobody writes a key that far to the right. Of keys that stand there more often
+# than this, as branches do, none is meant.
+_LONGEST_LINE = 1000
+_MOST_BRANCHES = 10
 _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
 
 
@@ -37,15 +41,34 @@ class Layer:
 
 @dataclass(slots=True)
 class _Node:
-    """A line: a key with the text behind it, an item of a list (no key), or only an action."""
+    """A line: a key with the text behind it, an item of a list (no key), or only an action; below it lines of each kind."""
 
     line: int
     indent: int
     key: str | None = None
     text: str = ""
-    action: bool = False
     within: str | None = None  # the value that a surrounding `with` makes the dot
     children: list[_Node] = field(default_factory=list)
+    actions: list[_Node] = field(default_factory=list)
+    _by_key: dict[str | None, list[_Node]] | None = None
+    _by_name: dict[str, list[_Node]] | None = None
+
+    def keyed(self, key: str | None) -> list[_Node]:
+        """The children with that key; None: the items of a list."""
+        if self._by_key is None:
+            self._by_key = {}
+            for child in self.children:
+                self._by_key.setdefault(child.key, []).append(child)
+        return self._by_key.get(key, [])
+
+    def named(self, name: str) -> list[_Node]:
+        """The items of a list whose `name` that is."""
+        if self._by_name is None:
+            self._by_name = {}
+            for item in self.keyed(None):
+                for key in item.keyed("name"):
+                    self._by_name.setdefault(key.text.strip("\"'"), []).append(item)
+        return self._by_name.get(name, [])
 
     def reads(self) -> list[str]:
         """The values that its text prints."""
@@ -65,18 +88,25 @@ def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[La
     `layers` are the values that the template saw, the winner first.
     """
     outlines = list(_outlines(template))
-    return [_Laid(file, layers).over(each, _fitting(each, number, len(objects), outlines)) for number, each in enumerate(objects)]
-
-
-def _fitting(value: Any, number: int, count: int, outlines: list[_Node]) -> _Node:
-    """The document of the template that the object is of; the whole file where that is open."""
-    if len(outlines) == 1:
-        return outlines[0]
-    kind = value.get("kind") if isinstance(value, Mapping) else None
-    same = [one for one in outlines if any(c.key == "kind" and c.text == kind for c in one.children)]
-    if len(same) == 1:
-        return same[0]
-    return outlines[number] if count == len(outlines) else _Node(1, -1)
+    by_kind: dict[str, list[_Node]] = {}
+    for outline in outlines:
+        for kind in outline.keyed("kind"):
+            by_kind.setdefault(kind.text, []).append(outline)
+    found = []
+    for number, each in enumerate(objects):
+        same = by_kind.get(str(each.get("kind")), []) if isinstance(each, Mapping) else []
+        # The document that it is of, by its kind or else its number; the whole file where that is open.
+        only = (
+            outlines
+            if len(outlines) == 1
+            else same
+            if len(same) == 1
+            else outlines[number:]
+            if len(objects) == len(outlines)
+            else []
+        )
+        found.append(_Laid(file, layers).over(each, only[0] if only else _Node(1, -1)))
+    return found
 
 
 def _outlines(template: str) -> Iterator[_Node]:
@@ -87,7 +117,7 @@ def _outlines(template: str) -> Iterator[_Node]:
             yield from reader.ended()
             reader = _Reader(reader.blocks)
         else:
-            reader.take(number, line.rstrip())
+            reader.take(number, line[:_LONGEST_LINE].rstrip())
     yield from reader.ended()
 
 
@@ -150,16 +180,17 @@ class _Reader:
                 self.blocks[-1] = None
         if len(actions) == 1 and not re.match(r"(if|range|with|define|block|end|else|\$)\b|/\*|\$", actions[0]):
             deep = _INDENTED.search(text)
-            self._add(_Node(number, int(deep[1]) if deep else indent, text=text, action=True, within=self._within))
+            self._add(_Node(number, int(deep[1]) if deep else indent, text=text, within=self._within), action=True)
 
-    def _add(self, node: _Node, *, same: bool = False) -> None:
+    def _add(self, node: _Node, *, same: bool = False, action: bool = False) -> None:
         """Below the last line with less indentation; a list may stand as deep as its key (`same`)."""
         while len(self._open) > 1 and not (
             self._open[-1].indent < node.indent
             or (same and self._open[-1].indent == node.indent and self._open[-1].key and not self._open[-1].text)
         ):
             self._open.pop()
-        self._open[-1].children.append(node)
+        parent = self._open[-1]
+        (parent.actions if action else parent.children).append(node)
         self._open.append(node)
 
 
@@ -175,8 +206,8 @@ class _Laid:
         return self._found
 
     def _lay(self, value: Any, node: _Node, path: Path) -> None:
-        if not node.text and len(node.children) == 1 and node.children[0].action and len(node.children[0].reads()) == 1:
-            node = node.children[0]
+        if not node.text and not node.children and len(node.actions) == 1 and len(node.actions[0].reads()) == 1:
+            node = node.actions[0]
         here = Pointer(self._file, 0, (), max(node.line, 1))
         reads = node.reads()
         if path and len(reads) == 1 and node.prints_one:
@@ -189,36 +220,29 @@ class _Laid:
             self._list(value, node, path)
 
     def _mapping(self, value: Mapping[str, Any], node: _Node, path: Path) -> None:
-        actions = [child for child in node.children if child.action]
+        action = node.actions[0] if len(node.actions) == 1 else None
         for key, item in value.items():
-            named = [child for child in node.children if child.key == key]
-            hits = named if len(named) < 2 else [child for child in named if child.text == str(item)]
+            named = node.keyed(key)
+            hits = named if len(named) < 2 else [one for one in named[:_MOST_BRANCHES] if one.text == str(item)]
             if len(hits) == 1:
                 self._lay(item, hits[0], (*path, key))
-            elif not named and len(actions) == 1:
-                reads = actions[0].reads()
-                here = Pointer(self._file, 0, (), actions[0].line)
+            elif not named and action is not None:
+                reads = action.reads()
+                here = Pointer(self._file, 0, (), action.line)
                 self._found[*path, key] = (here,)
                 if len(reads) == 1:
                     self._values(item, (*reads[0].split("."), key), (*path, key), here)
 
     def _list(self, value: list[Any], node: _Node, path: Path) -> None:
-        items = [child for child in node.children if child.key is None and not child.action]
-        actions = [child for child in node.children if child.action]
+        items = node.keyed(None)
+        whole = len(items) == len(value) and not node.actions
         for index, item in enumerate(value):
-            hit = self._item(item, index, items, whole=len(items) == len(value) and not actions)
-            if hit is not None:
-                self._lay(item, hit, (*path, index))
-
-    @staticmethod
-    def _item(item: Any, index: int, items: list[_Node], *, whole: bool) -> _Node | None:
-        """The line of a list's item: by its name, else by its number where none is missing."""
-        name = item.get("name") if isinstance(item, Mapping) else None
-        if name is not None:
-            same = [one for one in items if any(c.key == "name" and c.text.strip("\"'") == str(name) for c in one.children)]
+            name = item.get("name") if isinstance(item, Mapping) else None
+            same = node.named(str(name)) if name is not None else []
             if len(same) == 1:
-                return same[0]
-        return items[index] if whole else items[0] if len(items) == 1 else None
+                self._lay(item, same[0], (*path, index))
+            elif whole or len(items) == 1:
+                self._lay(item, items[index if whole else 0], (*path, index))
 
     def _values(self, value: Any, way: Path, path: Path, here: Pointer) -> None:
         """What the template prints of the values at `way`, down to each scalar; the template's line where they differ."""

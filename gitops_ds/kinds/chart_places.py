@@ -27,10 +27,11 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
         if template is not None:
             by_template.setdefault(template, []).append(document)
     found: dict[int, Places] = {}
+    values_of: dict[PurePosixPath, Any] = {}
     for template, made in by_template.items():
         text = files[template].decode("utf-8", "replace")
         values = [document.value for document in made]
-        several = chart_lines.places(text, str(template), values, list(layers(chart, files, template)))
+        several = chart_lines.places(text, str(template), values, list(layers(chart, files, template, values_of)))
         found |= {document.index: places for document, places in zip(made, several, strict=True)}
     return RenderedChart(output, found)
 
@@ -44,18 +45,28 @@ def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
     return file if file in files else None
 
 
-def layers(chart: Chart, files: Files, template: PurePosixPath | None = None) -> Iterator[Layer]:
-    """The values that a template sees (None: one of the chart itself), the winner first."""
+def layers(
+    chart: Chart, files: Files, template: PurePosixPath | None = None, read: dict[PurePosixPath, Any] | None = None
+) -> Iterator[Layer]:
+    """The values that a template sees (None: one of the chart itself), the winner first; `read` keeps those of files."""
+
+    def values(file: PurePosixPath) -> Any:
+        if file not in known:
+            found = documents.read(str(file), files[file]).documents if file in files else ()
+            known[file] = found[0].value if found else None
+        return known[file]
+
+    known = {} if read is None else read
     sub = _subchart(chart, template)
     below = (sub.name,) if sub else ()
     yield from _below(Layer(chart.values, str(chart.file), ("helm", "values")), below)
     for path in reversed(chart.values_files):
-        yield from _below(Layer(_values(path, files), str(path)), below)
+        yield from _below(Layer(values(path), str(path)), below)
     if not isinstance(chart.where, Remote):
         own = chart.where / "values.yaml"
-        yield from _below(Layer(_values(own, files), str(own)), below)
+        yield from _below(Layer(values(own), str(own)), below)
     if sub:
-        yield Layer(_values(sub / "values.yaml", files), str(sub / "values.yaml"))
+        yield Layer(values(sub / "values.yaml"), str(sub / "values.yaml"))
 
 
 def _subchart(chart: Chart, template: PurePosixPath | None) -> PurePosixPath | None:
@@ -72,11 +83,6 @@ def _below(layer: Layer, steps: tuple[str, ...]) -> Iterator[Layer]:
         value = value.get(step) if isinstance(value, Mapping) else None
     if value is not None:
         yield Layer(value, layer.file, (*layer.path, *steps))
-
-
-def _values(file: PurePosixPath, files: Files) -> Any:
-    found = documents.read(str(file), files[file]).documents if file in files else ()
-    return found[0].value if found else None
 
 
 def _source(lines: list[bytes], first: int) -> str:

@@ -16,6 +16,9 @@ from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
 from gitops_ds.model.objects import Path
 
+# What is compared with each other, so that no kustomization is worth more time than its build.
+_MOST_PAIRS = 100_000
+_MOST_ITEMS = 200
 Files = Mapping[PurePosixPath, bytes]
 
 
@@ -37,7 +40,10 @@ def placed(
     bases = [one for file in resources for one in _read(file, files)]
     changes = [one for file in patches for one in _read(file, files)]
     found: dict[int, Places] = {}
-    for document in documents.read("", output).documents:
+    made = documents.read("", output).documents
+    if len(made) * (len(bases) + len(changes)) > _MOST_PAIRS:
+        return found
+    for document in made:
         own = _same_object(document.value, bases)
         exact = [one for one in own if _name(one.value) == _name(document.value)]
         candidates = exact or own
@@ -93,6 +99,8 @@ def _step(value: Any, step: str | int, other: Any) -> str | int | None:
         return step if isinstance(other, Mapping) and step in other else None
     if not isinstance(other, list) or not isinstance(step, int):
         return None
+    if max(len(value), len(other)) > _MOST_ITEMS:
+        return step if len(value) == len(other) else None
     item = value[step]
     if isinstance(item, Mapping) and "name" in item:
         named = [at for at, one in enumerate(other) if isinstance(one, Mapping) and one.get("name") == item["name"]]

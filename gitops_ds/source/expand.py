@@ -47,6 +47,7 @@ async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means())
     What goes wrong with one is a refused finding at its file, and its files count as consumed all the same. Raises ExpansionFailed
     when no copy can be written.
     """
+    means = means.timed()
     if which.charts:
         snapshot = await helm.expand(snapshot, which.charts, means)
     found = kustomization.find(snapshot.files, lambda path: path in snapshot.consumed or which.skip(path))
@@ -156,7 +157,7 @@ async def _run(
     command: tuple[str, ...], root: Path, of: Kustomization, files: Mapping[PurePosixPath, bytes], means: Means
 ) -> bytes | Finding:
     directory = root / "copy" / of.file.parent
-    ended = await programs.run((*command, str(directory)), programs.environment(root / "empty"), means.limits)
+    ended = await programs.run((*command, str(directory)), programs.environment(root / "empty"), means)
     if ended.problem:
         return refusal(FAILED, f"kustomize {ended.problem}: make it smaller", Place(str(of.file)))
     if ended.failed:

@@ -126,7 +126,7 @@ async def _template(
         archive = next((path for path in own if path.suffix == ".tgz" and len(own) == 1), None)
         wanted = root / (archive or "chart")
         layers = [f"--values={root / 'values' / str(number)}" for number in range(len(values))]
-        ended = await programs.run([*command, *layers, "--", chart.release, str(wanted)], _environment(root), means.limits)
+        ended = await programs.run([*command, *layers, "--", chart.release, str(wanted)], _environment(root), means)
     if ended.problem:
         return (_refused(chart, files, f"helm {ended.problem}: make the chart do less"),)
     if ended.failed:
@@ -170,8 +170,8 @@ async def _fetched(chart: Chart, remote: Remote, files: Files, program: str, mea
         )
     with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
         root = await asyncio.to_thread(_write, Path(name), {}, ())
-        limits = replace(means.limits, bytes=_FETCHED)
-        ended = await programs.run(_pull(program, remote, root), _environment(root, network=True), limits)
+        larger = replace(means, limits=replace(means.limits, bytes=_FETCHED))
+        ended = await programs.run(_pull(program, remote, root), _environment(root, network=True), larger)
         archives = await asyncio.to_thread(lambda: sorted(root.glob("*.tgz")))
         if ended.problem:
             return _refused(chart, files, f"helm {ended.problem} when it fetched {said}")

@@ -6,12 +6,13 @@ They fetch nothing unless they are given the network: their proxy is a closed po
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,7 @@ from gitops_ds.source.limits import MIB, Limits
 # A render is a second's work; what it writes is then read as one file of manifests, with the cap of one.
 RENDER = Limits(seconds=60.0, bytes=10 * MIB)
 AT_ONCE = 2
+_TOGETHER = 5
 # Go reserves more addresses than it uses; charts of 100 MiB, the most that helm unpacks, still fit.
 _MEMORY_KIB = 4 * MIB
 _SAID = 64 * 1024
@@ -33,12 +35,20 @@ _OF_NETWORK = (*_PROXIES, "NO_PROXY", *(name.lower() for name in (*_PROXIES, "NO
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a render may use: programs, found on `search` (None: the environment's PATH), limits, and where results are kept."""
+    """What a render may use: programs, found on `search` (None: the environment's PATH), limits, and where results are kept.
+
+    `ends` is the time of the event loop at which all of them have to be done.
+    """
 
     allowed: Allowed = PROGRAMS
     limits: Limits = RENDER
     search: str | None = None
     cache: Path | None = None
+    ends: float = math.inf
+
+    def timed(self) -> Means:
+        """The same for one snapshot, from now on: all its programs together get as long as a few of them alone."""
+        return replace(self, ends=asyncio.get_running_loop().time() + _TOGETHER * self.limits.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +81,12 @@ def environment(home: Path, *, network: bool = False) -> dict[str, str]:
     return {**proxies, "PATH": empty, "HOME": empty, "TMPDIR": empty, "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
 
 
-async def run(command: Sequence[str], environment: dict[str, str], limits: Limits) -> Ended:
+async def run(command: Sequence[str], environment: dict[str, str], means: Means) -> Ended:
     """Runs it to its end, or ends it and all its children."""
+    limits = means.limits
+    seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
+    if seconds <= 0 < limits.seconds:
+        return Ended(b"", problem=f"was not run, because the others took {_TOGETHER * limits.seconds:g} s")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as words:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
@@ -84,9 +98,9 @@ async def run(command: Sequence[str], environment: dict[str, str], limits: Limit
             start_new_session=True,
         )
         try:
-            code = await asyncio.wait_for(process.wait(), limits.seconds)
+            code = await asyncio.wait_for(process.wait(), seconds)
         except TimeoutError:
-            return Ended(b"", problem=f"did not finish within {limits.seconds:g} s")
+            return Ended(b"", problem=f"did not finish within {seconds:.3g} s")
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
