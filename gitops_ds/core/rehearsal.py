@@ -24,7 +24,7 @@ from gitops_ds.model.objects import DAEMONSET, Body
 
 _UID, _LONG_AGO = "rehearsal", -1e9
 # A look at a node is cheap, but a thousand nodes one by one are a million looks: then the beginning tells how the rest goes.
-_MOST_LOOKS, _FEWEST_TURNS = 60_000, 30
+_MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +170,12 @@ class _Stage:
         return Rehearsal(self.moved_at, self.steps, self.at_once, tuple(sorted(self.wanted - self.updated())) if moves else ())
 
     def estimated(self) -> Rehearsal:
-        done, all_of_them = len(self.updated()), len(self.wanted & self.ready)
+        latest, wanted = self.updated(), self.wanted & self.ready
+        before = {pod.node for pod in self.pods.values() if self.serves(pod)} - latest
+        done, begun = len(wanted & latest), len(wanted - before)
         if not done:
             return self.told()
-        seconds, steps = self.moved_at * all_of_them / done, -(-self.steps * all_of_them // done)
+        seconds, steps = self.moved_at * len(wanted) / done, -(-self.steps * len(wanted) // begun)
         return Rehearsal(seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True)
 
     def updated(self) -> set[str]:

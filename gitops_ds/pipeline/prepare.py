@@ -13,18 +13,24 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check
 from gitops_ds.validate.sides import Sides
+from gitops_ds.validate.whole import Fleet
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the API server would refuse.
 
-    `census` is what is known of the cluster's nodes, for whoever wanted them looked at.
+    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked at.
     """
 
     bundle: Bundle
     findings: tuple[Finding, ...]
-    census: Census | None = None
+    fleet: Fleet
+
+    @property
+    def census(self) -> Census | None:
+        """What is known of the cluster's nodes."""
+        return self.fleet.census
 
     @property
     def deployable(self) -> bool:
@@ -32,16 +38,21 @@ class Prepared:
         return not any(finding.refused for finding in self.findings)
 
 
-def prepare(snapshot: Snapshot, *, cluster: str = "", namespace: str = "", live: Live | None = None) -> Prepared:
+def prepare(
+    snapshot: Snapshot, *, cluster: str = "", namespace: str = "", live: Live | None = None, files: bool = True
+) -> Prepared:
     """Renders and checks the snapshot for one cluster.
 
-    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that the cluster's file declares.
+    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that the cluster's file declares. Not
+    `files`: the repository's own files were judged already, for another cluster.
     Raises UsageError for a cluster that the repository doesn't describe.
     """
     bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
+    ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
     census = pools.census(bundle.cluster, live) if live is not None else None
-    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, census)))
-    return Prepared(bundle, tuple(sorted(found, key=_order)), census)
+    fleet = Fleet(bundle.manifests, census, bundle.expected, ignored)
+    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, fleet, files=files)))
+    return Prepared(bundle, tuple(sorted(found, key=_order)), fleet)
 
 
 def compared(sides: Sides, head: Prepared, snapshot: Snapshot) -> Prepared:

@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 
 from gitops_ds.kinds import documents, origins
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
@@ -20,20 +19,21 @@ from gitops_ds.validate.whole import Fleet
 SETTINGS = "gitops-ds.yaml"
 
 
-def check(bundle: Bundle, snapshot: Snapshot, census: Census | None = None) -> Iterator[Finding]:
+def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True) -> Iterator[Finding]:
     """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
 
     The place of a finding is where the value was written in the snapshot: a parameter's value, a patch, a line of the manifest.
-    The findings that rendering made (`bundle.findings`) are not repeated. `census` is what is known of the cluster's nodes, None
-    where nothing is.
+    The findings that rendering made (`bundle.findings`) are not repeated. `whole` is the bundle with what is known of the cluster's
+    nodes. Not `files`: the repository's own files were judged already, for another cluster.
     """
-    yield from own.check_repository(snapshot)
-    yield from _unknown_switches(bundle, snapshot)
-    files = origins.sources(snapshot)
+    if files:
+        yield from own.check_repository(snapshot)
+        yield from _unknown_switches(bundle, snapshot)
+    sources = origins.sources(snapshot)
 
     def finding(manifest: Manifest, severity: Severity, found: tuple[str, Path, str, bool], refused: bool) -> Finding:
         rule, path, message, on_key = found
-        start, end = origins.locate_span(manifest.origin, path, files, key=on_key)
+        start, end = origins.locate_span(manifest.origin, path, sources, key=on_key)
         return Finding(rule, severity, message, start, refused, manifest.key, path, end, bundle.cluster.name)
 
     shapes_are_right = True
@@ -58,12 +58,10 @@ def check(bundle: Bundle, snapshot: Snapshot, census: Census | None = None) -> I
             for rule, path, message in custom.check(own_rules, manifest):
                 yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
     if shapes_are_right:
-        yield from _fleet(bundle, census, finding)
+        yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding)
 
 
-def _fleet(bundle: Bundle, census: Census | None, finding: Callable[..., Finding]) -> Iterator[Finding]:
-    ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
-    whole = Fleet(bundle.manifests, census, bundle.expected, ignored)
+def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding]) -> Iterator[Finding]:
     for rule in fleet.RULES:
         for key, path, message, *fix in rule.check(whole) if bundle.rules.get(rule.id, rule.on) else ():
             manifest = bundle.manifests[key]

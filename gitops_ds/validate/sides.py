@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from gitops_ds.model.bundle import ClusterFacts, Manifest
 from gitops_ds.model.census import Census
@@ -14,27 +13,31 @@ from gitops_ds.validate.rule import section
 from gitops_ds.validate.whole import Fleet
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sides:
-    """The manifests of one cluster before and after, and its nodes, where they are known.
+    """One cluster before and after.
 
     `drift` are the fields that are different in the cluster from what the base says, by object, for whoever has asked the cluster.
     """
 
-    base: Mapping[Key, Manifest]
-    head: Mapping[Key, Manifest]
-    census: Census | None = None
+    before: Fleet
+    after: Fleet
     drift: Mapping[Key, tuple[Path, ...]] = field(default_factory=dict)
 
-    @cached_property
-    def before(self) -> Fleet:
-        """All of the base."""
-        return Fleet(self.base, self.census)
+    @property
+    def base(self) -> Mapping[Key, Manifest]:
+        """The manifests before."""
+        return self.before.manifests
 
-    @cached_property
-    def after(self) -> Fleet:
-        """All of the head."""
-        return Fleet(self.head, self.census)
+    @property
+    def head(self) -> Mapping[Key, Manifest]:
+        """The manifests after."""
+        return self.after.manifests
+
+    @property
+    def census(self) -> Census | None:
+        """The cluster's nodes, where they are known."""
+        return self.after.census
 
     def both(self) -> Iterator[tuple[Key, Body, Body]]:
         """The DaemonSets that stay, before and after."""

@@ -55,3 +55,21 @@ def test_a_suspended_one_moves_nothing() -> None:
     new = daemonset("agent:2", updateStrategy=rolling(1))
     new["metadata"]["annotations"] = {names.SUSPEND: "true"}
     assert rehearsal.rehearse(daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE) == Rehearsal(0, 0, 0)
+
+
+@pytest.mark.parametrize(("number", "share"), [(1200, 1), (3000, "1%"), (2000, 7)])
+def test_a_long_one_is_told_by_how_it_begins(number: int, share: int | str) -> None:
+    told = play(fleet(number), rolling(share))
+    at_once = share if isinstance(share, int) else number // 100
+    steps = -(-number // at_once)
+    assert told.estimated
+    assert told.at_once == at_once
+    assert told.steps == pytest.approx(steps, rel=0.05)
+    assert told.seconds == pytest.approx(steps * (PACE.start + PACE.stop), rel=0.05)
+    assert told.waiting == ()
+
+
+def test_a_long_one_on_nodes_of_which_some_are_not_ready_waits_for_those() -> None:
+    told = play(fleet(1500, broken=2), rolling(5))
+    assert told.estimated
+    assert told.waiting == ("node-000", "node-001")

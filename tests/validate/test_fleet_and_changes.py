@@ -88,7 +88,7 @@ def test_where_no_nodes_are_known_nothing_is_said_of_them() -> None:
 def changed(base: list[dict[str, Any]], head: list[dict[str, Any]]) -> list[str]:
     sides = [world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}) for bodies in (base, head)]
     before, after = map(prepare.prepare, sides)
-    change = Sides(before.bundle.manifests, after.bundle.manifests)
+    change = Sides(before.fleet, after.fleet)
     return told(prepare.compared(change, after, sides[1]).findings, {rule.id for rule in changes.RULES})
 
 
