@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate.rule import containers
+from gitops_ds.validate.rule import Check, containers, items
 
 _CACHED: Final = 4096  # a fleet has some hundreds of images, each in many manifests
 
@@ -79,3 +79,22 @@ def named_registry(body: Body) -> Iterator[tuple[Path, str]]:
         if not image.registry:
             message = f"{container['image']} names no registry: each node's settings decide which one is asked; write it out"
             yield path, message
+
+
+def from_registries(settings: Mapping[str, Any]) -> Check:
+    """DS413 with `registries`: the reference begins with one of them, which may go on with a part of the path (`ghcr.io/acme`)."""
+    allowed = tuple(str(one).rstrip("/") for one in items(settings.get("registries")))
+    if not allowed:
+        return named_registry
+
+    def known_registry(body: Body) -> Iterator[tuple[Path, str]]:
+        yield from named_registry(body)
+        for path, image, container in _images(body):
+            name = f"{image.registry}/{image.repository}/"
+            if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
+                yield (
+                    path,
+                    f"{container['image']} comes from none of the registries that gitops-ds.yaml allows: {', '.join(allowed)}",
+                )
+
+    return known_registry

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gitops_ds.kinds import capacity
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate.rule import POD, SPEC, Told, class_of, items, of_daemonsets, section
+from gitops_ds.validate.rule import POD, SPEC, Told, class_of, containers, items, of_daemonsets, pod_specs, section
 
 Spec = Mapping[str, Any]
 
@@ -117,12 +117,30 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
     for index, container in enumerate(items(pod.get("containers"))):
         hook = section(section(container.get("lifecycle")).get("preStop"))
         seconds = _sleep(hook)
-        if seconds and seconds >= grace:
+        refused = section(hook.get("sleep")) and seconds > grace  # `sleeps_end_in_time` tells
+        if seconds >= grace and not refused:
             way = (*POD, "containers", index, "lifecycle", "preStop")
             yield (
                 way,
                 f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: none is left to end in",
             )
+
+
+def sleeps_end_in_time(body: Body) -> Iterator[Told]:
+    """DS210: a hook's sleep is no longer than the time to end; another one is refused.
+
+    validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
+    """
+    for _, pod in pod_specs(body):
+        said = pod.get("terminationGracePeriodSeconds")
+        grace = _DEFAULT_GRACE if said is None else said
+        for way, container in containers(body):
+            lifecycle = section(container.get("lifecycle"))
+            for name in ("postStart", "preStop") if lifecycle else ():
+                seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
+                if seconds is not None and not 0 <= seconds <= grace:
+                    path = (*way, "lifecycle", name, "sleep", "seconds")
+                    yield path, f"a sleep can take 0 to {grace} seconds, which is terminationGracePeriodSeconds, not {seconds}"
 
 
 def _sleep(hook: Spec) -> int:

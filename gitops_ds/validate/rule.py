@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from gitops_ds.model.objects import Body, Path
 Told = tuple[Path, str] | tuple[Path, str, Fix]
 # A body whose shape its schema has passed -> what is wrong.
 Check = Callable[[Body], Iterable[Told]]
+# What a repository says of a rule: on, off, or on with settings of its own.
+Switch = bool | Mapping[str, Any]
 
 
 STRICT = "strict"
@@ -24,7 +26,8 @@ STRICT = "strict"
 class Rule:
     """A rule by its number. `refused`: the API server, or the creation of every pod, would refuse what it finds.
 
-    `on`: it looks without being asked. `classes` holds the severities for agents of a class, where they differ.
+    `on`: it looks without being asked. `classes` holds the severities for agents of a class, where they differ. `made` makes the
+    check by the settings of a repository, where the rule takes any.
     """
 
     id: str
@@ -34,6 +37,11 @@ class Rule:
     check: Check
     on: bool = True
     classes: Mapping[str, Severity] = field(default_factory=dict)
+    made: Callable[[Mapping[str, Any]], Check] | None = None
+
+    def by_settings(self, switch: Switch | None) -> Rule:
+        """The rule as a repository wants it."""
+        return replace(self, check=self.made(switch)) if self.made and isinstance(switch, Mapping) else self
 
     def severity_for(self, agent_class: str, profile: str) -> Severity:
         """How loud it is about an agent."""
@@ -56,6 +64,11 @@ def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
 def advice(id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity) -> Rule:
     """A rule for what would be taken, and go wrong."""
     return Rule(id, severity, False, summary, check, on, classes)
+
+
+def set_up(rule: Rule, made: Callable[[Mapping[str, Any]], Check]) -> Rule:
+    """A rule that takes settings."""
+    return replace(rule, made=made)
 
 
 def class_of(body: Body) -> str:

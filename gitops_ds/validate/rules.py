@@ -28,7 +28,7 @@ from gitops_ds.validate import (
     security_rules,
     workloads,
 )
-from gitops_ds.validate.rule import Rule, advice, class_of, refused
+from gitops_ds.validate.rule import Rule, Switch, advice, class_of, refused, set_up
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
 
@@ -54,6 +54,7 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS207", Severity.WARNING, "a change reaches the nodes by itself", rollout_rules.rolls_by_itself),
     advice("DS208", Severity.WARNING, "a pod is ready for some seconds before it counts", rollout_rules.waits_after_ready),
     advice("DS209", Severity.ERROR, "something stops a bad rollout", rollout_rules.something_stops_it),
+    refused("DS210", "a hook's sleep fits into the time to end", rollout_rules.sleeps_end_in_time),
     advice("DS210", Severity.WARNING, "pods have time to end, but not minutes", rollout_rules.time_to_end),
     advice("DS211", Severity.WARNING, "there is a revision to go back to", rollout_rules.way_back),
     advice("DS212", Severity.WARNING, "a rollout can end in its time", rollout_rules.ends_in_time, on=False),
@@ -85,7 +86,10 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS410", Severity.ERROR, "images name their version", images.one_version),
     advice("DS411", Severity.INFO, "images name their digest", images.by_digest, on=False),
     advice("DS412", Severity.INFO, "images that can't change are pulled once", images.pulled_once, on=False),
-    advice("DS413", Severity.WARNING, "images name their registry", images.named_registry, on=False),
+    set_up(
+        advice("DS413", Severity.WARNING, "images come from registries that are known", images.named_registry, on=False),
+        images.from_registries,
+    ),
     refused("DS414", "names, ports and places of their own", pod_rules.once),
     refused("DS415", "mounts have a volume, volumes have one source", pod_rules.volumes),
     advice("DS415", Severity.INFO, "volumes are mounted", container_rules.used_volumes),
@@ -149,9 +153,12 @@ class Hit:
 ON: Final = tuple(rule for rule in RULES if rule.on)
 
 
-def wanted(switches: Mapping[str, bool]) -> tuple[Rule, ...]:
+def wanted(switches: Mapping[str, Switch]) -> tuple[Rule, ...]:
     """The rules that look, by what a repository switches on and off. What the API server refuses can't be switched off."""
-    return tuple(rule for rule in RULES if (rule.on and rule.refused) or switches.get(rule.id, rule.on)) if switches else ON
+    if not switches:
+        return ON
+    looking = (rule for rule in RULES if (rule.on and rule.refused) or switches.get(rule.id, rule.on))
+    return tuple(rule.by_settings(switches.get(rule.id)) for rule in looking)
 
 
 def check(body: Body, profile: str = "", looking: Iterable[Rule] = ON) -> Iterator[Hit]:

@@ -1,0 +1,64 @@
+"""DS413: where a repository lets images come from."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+
+MANIFEST = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: x}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      containers: [{name: agent, image: "IMAGE"}]
+"""
+ALLOWED = "{registries: [registry.example.com, ghcr.io/acme/, localhost:5000]}"
+
+
+def told(switch: str, image: str) -> list[tuple[str, str]]:
+    """The rules that have something against the settings, and what DS413 has against the image."""
+    files = {"gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n", "agent.yaml": MANIFEST}
+    snapshot = Snapshot(None, {PurePosixPath(name): text.replace("IMAGE", image).encode() for name, text in files.items()})
+    found = prepare.prepare(snapshot).findings
+    return [(one.rule, one.message) for one in found if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")]
+
+
+@pytest.mark.parametrize(
+    ("image", "fine"),
+    [
+        ("registry.example.com/agent:1", True),
+        ("registry.example.com/team/agent:1", True),
+        ("ghcr.io/acme/agent:1", True),
+        ("localhost:5000/agent@sha256:" + "0" * 64, True),
+        ("ghcr.io/acme-corp/agent:1", False),
+        ("ghcr.io/other/agent:1", False),
+        ("registry.example.com.evil.org/agent:1", False),
+        ("agent:1", False),
+    ],
+)
+def test_images_come_from_the_registries_that_are_named(image: str, fine: bool) -> None:
+    assert [rule for rule, _ in told(ALLOWED, image)] == ([] if fine else ["DS413"])
+
+
+def test_the_message_says_which_registries_are_allowed() -> None:
+    ((_, message),) = told(ALLOWED, "quay.io/agent:1")
+    assert message.endswith("none of the registries that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, localhost:5000")
+
+
+def test_without_registries_any_will_do_and_switched_off_none_is_asked_for() -> None:
+    assert told("true", "quay.io/agent:1") == []
+    assert [rule for rule, _ in told("true", "agent:1")] == ["DS413"]
+    assert told("false", "agent:1") == []
+
+
+@pytest.mark.parametrize("switch", ["{}", "{registries: []}", "{registry: [a]}", "yes please", "{registries: a}"])
+def test_settings_that_mean_nothing_are_refused(switch: str) -> None:
+    assert {rule for rule, _ in told(switch, "registry.example.com/agent:1")} - {"DS413"}
