@@ -115,6 +115,7 @@ def test_a_comment_of_another_key_is_another_comment(kind: Kind) -> None:
     [
         (SECOND, Posted.NEWER),
         (Sticky(MARKER, "attempt\n", HEAD, (1, 2)), Posted.NEWER),
+        (Sticky(MARKER, "of this run\n", HEAD, (1, 1)), Posted.UPDATED),
         (Sticky(MARKER, "earlier\n", HEAD, (1,)), Posted.UPDATED),
         (Sticky(MARKER, "of another commit\n", "b" * 40, (9, 9)), Posted.UPDATED),
         (Sticky(MARKER, "nobody knows when\n", HEAD), Posted.UPDATED),

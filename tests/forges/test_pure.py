@@ -122,6 +122,7 @@ def test_each_forge_has_its_own_variable(kind: Kind, environ: dict[str, str], na
     [
         (Kind.GITEA, {"GITHUB_TOKEN": "of another forge"}),
         (Kind.GITHUB, {"GITLAB_TOKEN": "x"}),
+        (Kind.GITLAB, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}),
         (Kind.GITHUB, {}),
         (Kind.GITHUB, {"GITHUB_TOKEN": " "}),
         (Kind.GITHUB, {"GITHUB_TOKEN": "x\r\nHost: evil"}),
@@ -186,6 +187,7 @@ def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
         (429, {"RateLimit-Remaining": "0", "RateLimit-Reset": "1800000010"}, "", 11.0),
         (403, {}, "You have exceeded a secondary rate limit", 240.0),
         (403, {"X-RateLimit-Remaining": "4999"}, "Resource not accessible by integration", None),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000010"}, "forbidden", 11.0),
         (403, {}, "forbidden", None),
         (401, {}, "", None),
         (404, {}, "", None),
