@@ -60,7 +60,7 @@ NOTHING = Outlook()
 class Rehearsals:
     """Rollouts that were played: those that go alike on nodes that are alike are played once."""
 
-    _played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(default_factory=dict)
+    played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(default_factory=dict)
 
     def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
         """How the way from one DaemonSet to the other goes on these nodes, in the order of their names."""
@@ -68,11 +68,11 @@ class Rehearsals:
         spec = section(new.get("spec"))
         metadata = section(new.get("metadata"))
         same = (shape, repr(spec.get("updateStrategy")), spec.get("minReadySeconds"), repr(metadata.get("annotations")))
-        if same not in self._played:
+        if same not in self.played:
             told = rehearsal.rehearse(defaults.defaulted(old), defaults.defaulted(new), concerned)
             places = {node.name: place for place, node in enumerate(concerned)}
-            self._played[same] = told, tuple(places[name] for name in told.waiting)
-        told, waiting = self._played[same]
+            self.played[same] = told, tuple(places[name] for name in told.waiting)
+        told, waiting = self.played[same]
         names = tuple(concerned[place].name for place in waiting)
         return Rehearsal(told.seconds, told.steps, told.at_once, names, told.estimated)
 

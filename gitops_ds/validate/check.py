@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from gitops_ds.kinds import documents, origins
 from gitops_ds.model.bundle import Bundle, Manifest
@@ -17,6 +19,8 @@ from gitops_ds.validate.sides import Sides, Step
 from gitops_ds.validate.whole import Fleet
 
 SETTINGS = "gitops-ds.yaml"
+
+T = TypeVar("T")
 
 
 def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True) -> Iterator[Finding]:
@@ -63,11 +67,23 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
 
 def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding]) -> Iterator[Finding]:
     for rule in fleet.RULES:
-        for key, path, message, *fix in rule.check(whole) if bundle.rules.get(rule.id, rule.on) else ():
+        told, crash = _to_its_end(rule.id, partial(rule.check, whole)) if bundle.rules.get(rule.id, rule.on) else ([], None)
+        if crash:
+            yield crash
+        for key, path, message, *fix in told:
             manifest = bundle.manifests[key]
             kind = class_of(manifest.body)
             severity = softened(rule.classes.get(kind, rule.severity), kind, bundle.profile)
             yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix[0] if fix else None)
+
+
+def _to_its_end(rule: str, check: Callable[[], Iterable[T]]) -> tuple[list[T], Finding | None]:
+    """What a rule has to say; one that fails is no silence: it is told as DS904."""
+    try:
+        return list(check()), None
+    except Exception as error:  # a rule is a guest here: one that fails must not take the others with it
+        crashed = rules.CRASHED
+        return [], Finding(crashed.id, crashed.severity, f"the rule {rule} failed: {error!r}; please report it")
 
 
 def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
@@ -85,7 +101,10 @@ def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]
     files = origins.sources(snapshot)
     for rule in changes.RULES:
         on = rule.refused or head.rules.get(rule.id, rule.on)
-        for key, path, message in rule.check(sides) if on else ():
+        told, crash = _to_its_end(rule.id, partial(rule.check, sides)) if on else ([], None)
+        if crash:
+            yield crash
+        for key, path, message in told:
             manifest = head.manifests.get(key)
             start, end = origins.locate_span(manifest.origin, path, files) if manifest else (None, None)
             known = manifest or sides.base[key]
@@ -99,7 +118,10 @@ def across(steps: Sequence[Step], heads: Mapping[str, Bundle], snapshot: Snapsho
     files = origins.sources(snapshot)
     for rule in promotion.RULES:
         on = any(head.rules.get(rule.id, rule.on) for head in heads.values())
-        for cluster, key, path, message in rule.check(steps) if on else ():
+        told, crash = _to_its_end(rule.id, partial(rule.check, steps)) if on else ([], None)
+        if crash:
+            yield crash
+        for cluster, key, path, message in told:
             manifest = heads[cluster].manifests[key]
             start, end = origins.locate_span(manifest.origin, path, files)
             severity = softened(rule.severity, class_of(manifest.body), heads[cluster].profile)
