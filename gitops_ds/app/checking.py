@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.app import inventory, repositories
+from gitops_ds.app import inventory, repositories, surveying
+from gitops_ds.app.clusters import Connection
+from gitops_ds.errors import UsageError
 from gitops_ds.kinds import crowds, pools
 from gitops_ds.model.census import Census
 from gitops_ds.model.change import Change, FieldChange, Operation
@@ -30,13 +32,16 @@ from gitops_ds.validate.whole import Fleet
 class Wanted:
     """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
 
-    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE.
+    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to reach the clusters that no file
+    tells of; None: they are not asked. `require_live`: a cluster that can't be read is an error.
     """
 
     clusters: tuple[str, ...] = ()
     namespace: str = ""
     base: str | None = None
     inventory: tuple[str, ...] = ()
+    live: Connection | None = None
+    require_live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class Drift:
 class Checked:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
-    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no cluster's objects are known.
+    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no cluster's objects are known. `unread`
+    says of clusters that were to be asked why they could not.
     """
 
     snapshot: Snapshot
@@ -70,6 +76,7 @@ class Checked:
     changed: tuple[Changed, ...] | None = None
     suppressed: tuple[tuple[Finding, str], ...] = ()
     drift: tuple[Drift, ...] | None = None
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,14 @@ class Sides:
     """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of each cluster.
 
     `live` has the empty name for what holds for every cluster. `again` is the head read a second time, where a rule asks for it.
+    `unread` says of clusters that were to be asked why they could not.
     """
 
     head: Snapshot
     base: Snapshot | None
     live: Mapping[str, Live]
     again: Snapshot | None = None
+    unread: tuple[str, ...] = ()
 
     def known(self, cluster: str) -> Live:
         """What is known of a cluster."""
@@ -104,7 +113,18 @@ async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) 
     live = inventory.read_each(wanted.inventory, rendering.clusters(head))
     base = await repositories.base_snapshot(repository, wanted.base, at) if wanted.base is not None else None
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
-    return Sides(head, base, live, await repositories.snapshot(repository, at) if twice else None)
+    again = await repositories.snapshot(repository, at) if twice else None
+    if wanted.live is None:
+        return Sides(head, base, live, again)
+    # Which clusters are asked is for the base to say, not for a change that nobody has looked at.
+    trusted = base or head
+    names = [name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live]
+    if wanted.live.context and len(names) > 1:
+        raise UsageError(f"--context names one cluster, and {len(names)} are checked: choose it with --cluster")
+    seen, unread = await surveying.clusters(wanted.live, {name: rendering.facts(trusted, name) for name in names})
+    if unread and wanted.require_live:
+        raise next(iter(unread.values()))
+    return Sides(head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items()))
 
 
 def of(sides: Sides, wanted: Wanted) -> Checked:
@@ -124,7 +144,7 @@ def of(sides: Sides, wanted: Wanted) -> Checked:
                 again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:
-        return Checked(head, tuple(found.values()), _together(list(found.values()), more))
+        return Checked(head, tuple(found.values()), _together(list(found.values()), more), unread=sides.unread)
     return _against(sides, sides.base, wanted, found, more)
 
 
@@ -152,7 +172,8 @@ def _against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, P
     more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
     has_objects = any(live.objects for live in sides.live.values())
     drifts = tuple(one for one in drifted if one.objects) if has_objects else None
-    return Checked(sides.head, tuple(compared), _together(compared, more), _alike(changed), drift=drifts)
+    together = _together(compared, more)
+    return Checked(sides.head, tuple(compared), together, _alike(changed), drift=drifts, unread=sides.unread)
 
 
 def changes_text(checked: Checked) -> str:
@@ -240,7 +261,7 @@ def notes(checked: Checked) -> list[str]:
         why = f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`" if silent else "no inventory, no pools"
         where = f" of {crowds.listed(named)}" if (named := _names(unknown)) else ""
         told.append(f"no nodes{where} are known ({why}): rules over nodes did not look")
-    return told
+    return [*told, *checked.unread]
 
 
 def _nodes_in(some: Sequence[Prepared]) -> str:

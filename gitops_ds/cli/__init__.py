@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a small valid repository to begin with."),
     "check": ("check", "Check a repository, as a pull request would be."),
     "comment": ("comment", "Put a check's report under its pull request."),
+    "snapshot": ("snapshot", "Write an inventory file of a cluster, for checks."),
     "render": ("render", "Print the manifests that a repository means."),
     "explain": ("explain", "Print a value and every file:line that set it."),
     "plan": ("plan", "Show what an apply would do."),

@@ -21,7 +21,12 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
 @options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
-@options.option("--inventory", multiple=True, metavar="[CLUSTER=]FILE", help="Nodes and objects, as `kubectl get … -o json` prints them.")
+@options.option(
+    "--inventory", multiple=True, metavar="[CLUSTER=]FILE", help="Nodes and objects, as `kubectl get … -o json` prints them."
+)
+@options.option("--live", is_flag=True, help="Ask the clusters what they have; without it nothing is asked.")
+@options.option("--require-live", is_flag=True, help="The same, and a cluster that can't be read is an error.")
+@options.access
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
 @options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
@@ -52,7 +57,7 @@ def _explain(rule: str) -> int:
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import answering, checking, fixing, repositories, selecting
+    from gitops_ds.app import answering, checking, clusters, fixing, repositories, selecting
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
     from gitops_ds.source.allowed import NOTHING
@@ -60,7 +65,11 @@ async def _check(given: dict[str, Any]) -> int:
     named, files = selecting.apart(given["repository"], given["files"])
     repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
     names = selecting.inside(files, repository)
-    asked = checking.Wanted(given["clusters"], given["namespace"], given["base"], given["inventory"])
+    ask = given["live"] or given["require_live"]
+    live = clusters.Connection(given["kubeconfig"], given["context"]) if ask else None
+    asked = checking.Wanted(
+        given["clusters"], given["namespace"], given["base"], given["inventory"], live, require_live=given["require_live"]
+    )
     baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
     fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None
     if fix and not in_work_tree:
@@ -83,5 +92,5 @@ async def _check(given: dict[str, Any]) -> int:
     outputs.write(report, outputs.about(given, checked.snapshot, repository.path), given["output"], quiet=given["quiet"])
     if given["verbose"]:
         for name in sorted({name for one in checked.prepared for name in one.bundle.skipped}):
-            options.say(f"no Kubernetes object: {findings.harmless(name)}")
+            options.say(f"no Kubernetes object: {name}")
     return 1 if findings.at_or_above(checked.findings, Severity(given["fail_on"])) else 0

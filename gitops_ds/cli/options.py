@@ -67,9 +67,13 @@ repository = together(
 )
 cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")
-connection = together(
+access = together(
     option("--kubeconfig", help="The kubeconfig file; default: as kubectl."),
     option("--context", help="The context of the kubeconfig."),
+)
+
+connection = together(
+    access,
     option("--state-namespace", default="gitops-ds", show_default=True, help="Where the deployer's state is kept."),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gitops_ds.kinds import defaults
+from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
@@ -28,7 +29,8 @@ def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Cha
 def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
     """Where the cluster is not what the base says: by object the fields that an apply of the base would change.
 
-    What others own, what only defaults say and what an apply stamps onto an object of its own is no drift.
+    What others own, what only defaults say and what an apply stamps onto an object of its own is no drift; of a value that a
+    snapshot hides nobody knows.
     """
     found = {}
     for key, manifest in base.manifests.items():
@@ -36,8 +38,8 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
         if there is not None:
             wanted = _stamped(manifest.body, there)
             differing = fields.compare(defaults.defaulted(there), predict.applied(there, wanted))
-            if differing:
-                found[key] = differing
+            if seen := tuple(one for one in differing if one.old != HIDDEN):
+                found[key] = seen
     return found
 
 

@@ -62,6 +62,11 @@ def clusters(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(layout.read(snapshot).clusters)
 
 
+def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
+    """What the repository says of one of its clusters. Raises UsageError for one that is not there."""
+    return facts_of(layout.read(snapshot), cluster)
+
+
 def agents(snapshot: Snapshot) -> tuple[str, ...]:
     """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name, once it is rendered."""
     return tuple(layout.read(snapshot).agents)

@@ -205,3 +205,30 @@ def test_a_node_of_an_explained_value_and_what_is_rendered(at: Desk, space: str)
     assert explained.json["setBy"][0]["file"] == "agent.yaml"
     rendered = at.run("render", "-o", "json")
     assert [item["metadata"]["name"] for item in rendered.json["items"]] == ["agent"]
+
+
+def test_a_check_knows_the_cluster_by_a_snapshot_or_by_asking(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
+    at.commit("An agent", agent=agent(space))
+    assert at.run("apply", "--wait").code == 0
+    at.git("checkout", "--quiet", "-b", "change")
+    at.commit("Another image", agent=agent(space, "registry.example.com/agent:2"))
+    taken = at.run("snapshot")
+    assert (taken.code, "3 nodes" in taken.err) == (0, True), taken.err
+    (at.directory / "cluster.json").write_text(taken.out)
+    by_file = at.run("check", "--base", "main", "--inventory", str(at.directory / "cluster.json"))
+    by_asking = at.run("check", "--base", "main", "--live")
+    assert by_file.out == by_asking.out
+    assert "restarts 3 nodes" in by_asking.out
+    assert "revision 2" in by_asking.out
+    control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:by-hand")
+    assert "agent:by-hand" in at.run("check", "--base", "main", "--live").out
+
+
+def test_a_cluster_that_cannot_be_read_is_said_or_an_error(at: Desk, space: str) -> None:
+    at.commit("An agent", agent=agent(space))
+    asked = at.run("check", "--live", "--context", "nowhere")
+    assert (asked.code, "nowhere" in asked.out) == (0, True), asked.out
+    required = at.run("check", "--require-live", "--context", "nowhere")
+    assert (required.code, "nowhere" in required.err) == (3, True)

@@ -1,0 +1,29 @@
+"""`gitops-ds snapshot`: an inventory file of a cluster, for checks that have no access to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.option("--hash-names", is_flag=True, help="Nodes go by names that say nothing.")
+@options.access
+@options.common
+def snapshot(**given: Any) -> int:
+    """Print nodes, DaemonSets, their revisions and what these name as JSON, for `check --inventory`."""
+    return options.run(_snapshot(given))
+
+
+async def _snapshot(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, surveying
+
+    async with clusters.opened(clusters.Connection(given["kubeconfig"], given["context"])) as cluster:
+        bodies = await surveying.survey(cluster)
+    options.show_json(surveying.published(bodies, hash_names=given["hash_names"]))
+    nodes = sum(body["kind"] == "Node" for body in bodies)
+    options.say(f"{nodes:,} nodes, {len(bodies) - nodes:,} other objects", quiet=given["quiet"])
+    return 0
