@@ -240,6 +240,7 @@ class HttpCluster:
                 params=request.query,
                 headers=headers,
                 proxy=self._access.proxy,
+                server_hostname=self._access.server_name,
                 timeout=request.wait,
                 allow_redirects=False,
             )

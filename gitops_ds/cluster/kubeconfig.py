@@ -1,0 +1,214 @@
+"""What a kubeconfig or a pod's account says, read by the official package in a process of its own.
+
+That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to read a file. So this module is run
+as a program (`access` does that). It imports nothing of gitops-ds and prints one JSON object: {"found": the fields of Found} or
+{"problem": the rest of a sentence that begins with the kubeconfig's name}. Its standard output is the pipe to who asked: secrets
+leave it on no other way. Exec plugins have the terminal for their questions: standard input and standard error are inherited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One cluster and one user.
+
+    `header` is the Authorization header, `expires` its or the certificate's end in seconds since 1970; `token_file` is where the
+    token stands, which may change; `renewable` says that asking again may bring other credentials. `authority`, `certificate` and
+    `key` are PEM texts.
+    """
+
+    host: str
+    header: str | None = field(default=None, repr=False)
+    expires: float | None = None
+    renewable: bool = False
+    token_file: str | None = None
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = field(default=None, repr=False)
+    verify: bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+
+
+class Errors(logging.Handler):
+    """The errors that the package logs where it should raise them: an exec plugin that failed leaves no other trace."""
+
+    def __init__(self) -> None:
+        """Nothing was logged yet."""
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the message."""
+        self.lines.append(record.getMessage())
+
+
+def of_file(files: str, context: str | None) -> Found:
+    """What kubectl would take from these files (a list as in KUBECONFIG); exec plugins and identity providers are asked."""
+    from kubernetes.client import Configuration
+    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+    configuration = Configuration()
+    merged = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+    with _directory() as directory:
+        loader = KubeConfigLoader(merged, context, config_base_path=None, temp_file_path=directory)  # type: ignore[no-untyped-call]
+        loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+        user = _user(merged, context or loader.current_context["name"])
+        expires = getattr(loader, "expiry", None)
+        return _found(
+            configuration,
+            expires=expires.timestamp() if expires else None,
+            renewable="token" not in user and "tokenFile" not in user and ("exec" in user or "auth-provider" in user),
+            token_file=_token_file(user),
+        )
+
+
+def _user(merged: Any, context: str) -> Any:
+    """The user of the context as the package's own node, which knows its file; empty where there is none."""
+    name = merged["contexts"].get_with_name(context)["context"].safe_get("user")
+    found = merged["users"].get_with_name(name, safe=True) if name and merged.safe_get("users") else None
+    return found["user"] if found else {}
+
+
+def _token_file(user: Any) -> str | None:
+    if "token" in user or "tokenFile" not in user:
+        return None
+    return str(Path(user.path).absolute().parent / user["tokenFile"])
+
+
+def of_pod(account: Path) -> Found:
+    """What the account of the pod that we run in may do; `account` is the directory that the kubelet fills."""
+    from kubernetes.client import Configuration
+    from kubernetes.config.incluster_config import InClusterConfigLoader
+
+    configuration = Configuration()
+    token = str(account / "token")
+    InClusterConfigLoader(token, str(account / "ca.crt")).load_and_set(configuration)  # type: ignore[no-untyped-call]
+    return _found(configuration, token_file=token)
+
+
+def _found(configuration: Any, **credentials: Any) -> Found:
+    header = configuration.get_api_key_with_prefix("BearerToken")
+    secure = configuration.host.startswith("https")
+    return Found(
+        host=configuration.host.rstrip("/"),
+        header=header.strip() if header else None,
+        authority=_text(configuration.ssl_ca_cert) if secure else None,
+        certificate=_text(configuration.cert_file) if secure else None,
+        key=_text(configuration.key_file) if secure else None,
+        verify=bool(configuration.verify_ssl),
+        server_name=configuration.tls_server_name,
+        proxy=_proxy(configuration),
+        **credentials,
+    )
+
+
+def _text(file: str | None) -> str | None:
+    """A PEM file without the letters of its comments that OpenSSL would not take."""
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="ascii", errors="ignore")
+    except OSError as error:
+        raise CertificateError(str(error)) from error
+
+
+class CertificateError(Exception):
+    """A certificate or key can't be read."""
+
+
+def _proxy(configuration: Any) -> str | None:
+    """The kubeconfig's proxy, else that of the environment unless NO_PROXY has this host."""
+    proxy: str | None = configuration.proxy
+    host = urllib.parse.urlsplit(configuration.host).hostname or ""
+    if proxy in urllib.request.getproxies().values() and urllib.request.proxy_bypass(host):
+        return None
+    return proxy
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[str]:
+    """A private directory for the package, which writes embedded keys into files: in memory where the system has such a place."""
+    memory = "/dev/shm"  # noqa: S108  the directory inside is private
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
+        yield directory
+
+
+def _said(arguments: list[str], failed: Errors) -> dict[str, Any]:
+    from kubernetes.config.config_exception import ConfigException
+
+    try:
+        match arguments:
+            case ["pod", account]:
+                found = of_pod(Path(account))
+            case ["file", files, *context]:
+                found = of_file(files, context[0] if context else None)
+            case _:
+                raise AssertionError
+    except ConfigException as error:
+        return {"problem": f": {_one_line(error)}; `kubectl config view` shows what is in it"}
+    except CertificateError as error:
+        return {"problem": f": its certificates can't be read: {_one_line(error)}"}
+    except Exception as error:  # the YAML errors of the package's own reader have no common type
+        return {"problem": f" is no usable kubeconfig: {_one_line(error)}"}
+    if failed.lines and found.header is None and found.certificate is None:
+        # With a terminal the plugin's own words are on it, and the package fails at repeating them.
+        why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])
+        return {"problem": f": its exec plugin gives no credentials: {why}"}
+    return {"found": asdict(found)}
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _end(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _end_with_reader(answer: TextIO) -> None:
+    """Ends this process, files removed, when nobody waits for its answer any more: an exec plugin may take for ever."""
+    poll = select.poll()
+    poll.register(answer, 0)  # of a pipe's end for writing, the other end's closing is told unasked
+
+    def wait() -> None:
+        poll.poll()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main(arguments: list[str]) -> None:
+    """Prints the answer; the exit code is 0 for a problem too."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    # Whatever else prints stays out of the answer. The package lets a plugin ask questions when its own output is a terminal.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2 if os.isatty(0) else os.open(os.devnull, os.O_WRONLY), 1)
+    _end_with_reader(answer)
+    failed = Errors()
+    logging.basicConfig(handlers=[failed], force=True)
+    json.dump(_said(arguments, failed), answer)
+    answer.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing leaves no trace behind
+    main(sys.argv[1:])
