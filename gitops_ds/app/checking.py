@@ -12,7 +12,7 @@ from gitops_ds.app.clusters import Connection
 from gitops_ds.errors import UsageError
 from gitops_ds.kinds import crowds, pools
 from gitops_ds.model.census import Census
-from gitops_ds.model.change import Change, FieldChange, Operation
+from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, show_path
@@ -167,6 +167,8 @@ def _against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, P
         compared.append(prepare.compared(rule_sides, after, sides.head))
         known = replace(live, nodes=after.census.nodes) if after.census else live
         writes = [one for one in against.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
+        unplaced = rule_sides.before.unknown | rule_sides.after.unknown
+        writes = [replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes]
         looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
         changed.append(Changed((name,), tuple(writes), looks, after.census))
     more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
@@ -256,6 +258,9 @@ def notes(checked: Checked) -> list[str]:
         told.append(f"{_nodes_in(seen)} of the inventory")
     if declared:
         told.append(f"{_nodes_in(declared)} as the cluster's file declares its pools; nobody has seen them")
+    unplaced = sorted({key.name for one in declared for key in one.fleet.unknown})
+    if unplaced:
+        told.append(f"{crowds.listed(unplaced)}: no pool declares the labels that these ask for, so where they run is not known")
     if unknown:
         silent = sorted({name for one in unknown for name in pools.silent(one.bundle.cluster.pools)})
         why = f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`" if silent else "no inventory, no pools"

@@ -222,3 +222,12 @@ def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path)
 def test_a_pool_of_unknown_size_is_named(change: Change) -> None:
     change.of({**SETTINGS, "clusters/eu.yaml": POOLS.replace(", nodes: 6", ""), AGENT: asking("50m", "64Mi")}, {"README.md": "x"})
     assert "note: no nodes of eu are known (pool small without `nodes:`): rules over nodes did not look\n" in change.check().stdout
+
+
+def test_agents_that_ask_for_what_no_pool_declares_are_named(change: Change) -> None:
+    head = asking("50m", "64Mi", nodeSelector={"disk": "ssd"})
+    change.of({**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}, {AGENT: head})
+    text = change.check().stdout
+    assert "note: agent: no pool declares the labels that these ask for, so where they run is not known\n" in text
+    assert "DS604" not in text
+    assert "loses" not in text
