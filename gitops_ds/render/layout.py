@@ -80,6 +80,11 @@ class Layout:
         for path in sorted({*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}):
             if len(path.parts) > 2 and path.parts[0] == "agents":
                 found.setdefault(path.parts[1], []).append(path)
+        # One whose kustomization could not be built is an agent all the same: else what names it would be wrong as well.
+        for finding in self.snapshot.findings:
+            parts = PurePosixPath(finding.place.file).parts if finding.refused and finding.place else ()
+            if len(parts) > 2 and parts[0] == "agents":
+                found.setdefault(parts[1], [])
         if not self.ours:
             return {}
         if not self.settings.name and not self.clusters:

@@ -304,3 +304,13 @@ def test_the_environment_of_helm_is_empty_but_for_its_own_places() -> None:
     own = helm._environment(Path("/nowhere"))
     assert {value for name, value in own.items() if not value.startswith("/nowhere/empty")} == {"http://127.0.0.1:9", "none", "C"}
     assert not set(own) & {name for name in os.environ if "TOKEN" in name or "SECRET" in name}
+
+
+def test_an_agent_that_may_not_be_built_is_no_unknown_agent() -> None:
+    clusters = {"clusters/one.yaml": "agents: {a: {}, b: {}}\n", "agents/b/kustomization.yaml": "resources: [c.yaml]\n"}
+    config = {"agents/b/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}
+    files = renderers.repository(LOCAL, {**renderers.chart(), **clusters, **config})
+    assert [place for _, place, _ in refused(files, means(allowed=NOTHING))] == [
+        "agents/a/source.yaml:2:10",
+        "agents/b/kustomization.yaml",
+    ]
