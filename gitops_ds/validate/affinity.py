@@ -155,6 +155,11 @@ def _possible(key: str, asked: list[Requirement]) -> bool:
         return any(requirements.all_match(asked, {key: value}) for value in set.intersection(*listed))
     if any(one.operator == "DoesNotExist" for one in asked):
         return False  # another condition wants the label, or they would all hold without it
-    above = [int(one.values[0]) for one in asked if one.operator == "Gt"]
-    below = [int(one.values[0]) for one in asked if one.operator == "Lt"]
+    above, below = (_bounds(asked, operator) for operator in ("Gt", "Lt"))
     return not above or not below or max(above) + 1 < min(below)
+
+
+def _bounds(asked: list[Requirement], operator: str) -> list[int]:
+    """The numbers that a label is compared with, where there are any."""
+    numbers = (requirements.integer(one.values[0]) for one in asked if one.operator == operator and one.values)
+    return [number for number in numbers if number is not None]

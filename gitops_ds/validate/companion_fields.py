@@ -43,7 +43,8 @@ def values(body: Body) -> Iterator[Said]:
         yield ("metadata", "uid"), "a uid means one object of one cluster: remove it"
     if (version := metadata.get("resourceVersion")) and not (version.isascii() and version.isdigit()):
         yield ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
-    if (metadata.get("generation") or 0) < 0:
+    # The API server counts the generations of workloads itself.
+    if (metadata.get("generation") or 0) < 0 and body.get("kind") in _UNCOUNTED:
         yield ("metadata", "generation"), "the generation is below 0: remove it"
     look = _VALUES.get(str(body.get("kind")))
     if look:
@@ -176,10 +177,7 @@ def _service_addresses(spec: Part, kind: str) -> Iterator[Said]:
 
 
 def _from_outside(text: str) -> bool:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return True  # an old way of writing it
+    address = ipaddress.ip_address(text)
     linked = address.is_multicast and str(address).startswith(("224.0.0.", "ff02:"))
     return not (address.is_unspecified or address.is_loopback or address.is_link_local or linked)
 
@@ -188,7 +186,11 @@ def _is_range(text: str) -> bool:
     address, slash, bits = text.partition("/")
     if not slash or not bits.isascii() or not bits.isdigit() or not pod_fields.is_address(address):
         return False
-    return int(bits) <= (128 if ":" in address else 32)
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return bits == "0" or not bits.startswith("0")
 
 
 def _values_of_role(body: Body) -> Iterator[Said]:
@@ -262,3 +264,4 @@ _VALUES: Final[Mapping[str, Look]] = {
     "PriorityClass": _values_of_priority,
     "ConfigMap": _values_of_config,
 }
+_UNCOUNTED: Final = {*_VALUES, "ServiceAccount"} - {"DaemonSet"}

@@ -32,19 +32,20 @@ def missing(body: Body) -> Iterator[Said]:
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
                 yield (*way, field), f"the container has no {field}"
-        yield from _missing_of_variables(way, container)
+        if "env" in container or "envFrom" in container:
+            yield from _missing_of_variables(way, container)
         for place, handler in _handlers(way, container):
             if not any(handler.get(one) is not None for one in _HANDLERS):
                 yield place, f"{place[-1]} does nothing: give it one of {', '.join(_HANDLERS[:4])}"
             elif (command := handler.get("exec")) is not None and not command.get("command"):
                 yield (*place, "exec"), "exec needs a command"
-        for field in ("volumeMounts", "volumeDevices"):
-            for index, mount in enumerate(items(container.get(field))):
-                for key in ("name", "mountPath" if field == "volumeMounts" else "devicePath"):
-                    if mount.get(key) == "":
-                        yield (*way, field, index, key), f"{key} is empty: it is required"
-        for field in ("seccompProfile", "appArmorProfile"):
-            yield from missing_of_profile((*way, "securityContext"), section(container.get("securityContext")), field)
+        for field, place_of in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+            for index, mount in enumerate(container.get(field) or ()):
+                if mount and (mount.get("name") == "" or mount.get(place_of) == ""):
+                    yield (*way, field, index), f"a mount needs a name and a {place_of}"
+        if context := container.get("securityContext"):
+            for field in ("seccompProfile", "appArmorProfile"):
+                yield from missing_of_profile((*way, "securityContext"), context, field)
 
 
 def _missing_of_variables(way: Path, container: Part) -> Iterator[Said]:
@@ -102,16 +103,23 @@ def _handlers(way: Path, container: Part) -> Iterator[tuple[Path, Part]]:
 
 def values(body: Body) -> Iterator[Said]:
     """DS006: values that a field of a container does not take, alone or beside another."""
-    for path, spec in pod_specs(body):
+    for _, spec in pod_specs(body):
         windows = section(spec.get("os")).get("name") == "windows"
         for way, container in containers(body):
-            yield from _variables(way, container)
+            # Most containers have few of these fields: what is not there costs nothing.
+            if "env" in container or "envFrom" in container:
+                yield from _variables(way, container)
+                yield from _files_of_variables(way, container, spec)
             for place, handler in _handlers(way, container):
                 yield from _handler(place, handler)
-            yield from _only_in_those_that_run_on(way, container)
-            yield from _mounts(way, container)
-            yield from _ports(way, container)
-            yield from _restarts(way, container)
+            if way[-2] == "initContainers":
+                yield from _only_in_those_that_run_on(way, container)
+            if "volumeMounts" in container:
+                yield from _mounts(way, container)
+            if "ports" in container:
+                yield from _ports(way, container)
+            if "restartPolicyRules" in container or "resizePolicy" in container:
+                yield from _restarts(way, container)
             if (context := container.get("securityContext")) is not None:
                 place = (*way, "securityContext")
                 yield from users(place, context, ("runAsUser", "runAsGroup"))
@@ -119,7 +127,6 @@ def values(body: Body) -> Iterator[Said]:
                 yield from _privileges(place, context, spec)
                 if windows:
                     yield from _not_of_windows(place, context)
-        yield from _files_of_variables(path, spec, body)
 
 
 def _variables(way: Path, container: Part) -> Iterator[Said]:
@@ -233,7 +240,7 @@ def wrong_port(port: Any, *, named: bool = True) -> str:
 
 def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
     """Init containers end; only those with restartPolicy Always, sidecars, are watched while they run."""
-    if way[-2] != "initContainers" or container.get("restartPolicy") == "Always":
+    if container.get("restartPolicy") == "Always":
         return
     for field in (*_PROBES, "lifecycle"):
         if container.get(field) is not None:
@@ -362,14 +369,12 @@ def _not_of_windows(place: Path, context: Part) -> Iterator[Said]:
             yield (*place, field), f"{field} can't be set in a pod for Windows"
 
 
-def _files_of_variables(path: Path, spec: Part, body: Body) -> Iterator[Said]:
+def _files_of_variables(way: Path, container: Part, spec: Part) -> Iterator[Said]:
     """A variable out of a file: the file is in an emptyDir of the pod."""
-    for way, container in containers(body):
-        for index, one in enumerate(items(container.get("env"))):
-            reference = section(one.get("valueFrom")).get("fileKeyRef")
-            if reference is not None:
-                name = reference.get("volumeName")
-                found = [volume for volume in items(spec.get("volumes")) if volume.get("name") == name]
-                if not found or set(found[0]) & {"emptyDir"} != {"emptyDir"}:
-                    place = (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName")
-                    yield place, f'"{name}" is no emptyDir of the pod'
+    for index, one in enumerate(items(container.get("env"))):
+        reference = (one.get("valueFrom") or {}).get("fileKeyRef")
+        if reference is not None:
+            name = reference.get("volumeName")
+            volumes = (volume for volume in items(spec.get("volumes")) if volume.get("name") == name)
+            if next((volume.get("emptyDir") for volume in volumes), None) is None:
+                yield (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"), f'"{name}" is no emptyDir of the pod'

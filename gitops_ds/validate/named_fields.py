@@ -31,7 +31,8 @@ def names(body: Body) -> Iterator[Said]:
         for way, spec in pod_specs(body):
             yield from _of_pod(way, spec)
         for way, container in containers(body):
-            yield from _of_variables(way, container)
+            if "env" in container or "envFrom" in container:
+                yield from _of_variables(way, container)
         return
     look = _OF_KIND.get(str(body.get("kind")))
     if look:

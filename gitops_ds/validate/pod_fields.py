@@ -144,16 +144,15 @@ def _dns(way: Path, config: Part) -> Iterator[Said]:
 
 
 _SEARCH: Final = re.compile(r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:\._?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*\Z")
-_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address to the fields that are older than strictness: 010.0.0.1 is one."""
+    """Whether a text is an IP address as newer versions of Kubernetes take it: no zeros in front, no IPv4 within IPv6."""
     try:
-        ipaddress.ip_address(text if ":" in text else _ZEROS.sub("", text))
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return "%" not in text
+    return "%" not in text and getattr(address, "ipv4_mapped", None) is None
 
 
 _SYSCTL: Final = re.compile(r"(?:[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?\Z")
@@ -236,15 +235,20 @@ def selector(way: Path, chosen: Any) -> Iterator[Said]:
                 yield (*place, "values", number), f'"{value}" is no value of a label'
 
 
+def _containers(spec: Part) -> Iterator[Part]:
+    for group in ("containers", "initContainers"):
+        yield from items(spec.get(group))
+
+
 def _windows(path: Path, spec: Part, body: Body) -> Iterator[Said]:
     """Options for Windows: containers that are processes of the host are all of a pod's, on the host's network."""
+    if not any("windowsOptions" in section(one.get("securityContext")) for one in (spec, *_containers(spec))):
+        return
     own = section(section(spec.get("securityContext")).get("windowsOptions"))
     each = [
         ((*way, "securityContext", "windowsOptions"), section(section(one.get("securityContext")).get("windowsOptions")))
         for way, one in containers(body)
     ]
-    if not own and not any(options for _, options in each):
-        return
     for place, options in [((*path, "securityContext", "windowsOptions"), own), *each]:
         for field in ("runAsUserName", "gmsaCredentialSpec", "gmsaCredentialSpecName"):
             if options.get(field) == "":

@@ -20,6 +20,7 @@ Part = Mapping[str, Any]
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 _OF_PODS: Final = frozenset(("cpu", "memory"))
 _HUGE: Final = "hugepages-"
+_GROUPS: Final = ("containers", "initContainers")
 
 
 def known(amounts: Any) -> dict[str, Fraction]:
@@ -125,6 +126,8 @@ def claims(body: Body) -> Iterator[Said]:
                     (*path, "resourceClaims", index),
                     "a claim has a resourceClaimName or a resourceClaimTemplateName, one of them",
                 )
+        if not any(section(one.get("resources")).get("claims") for group in _GROUPS for one in items(spec.get(group))):
+            continue
         named = {one.get("name") for one in items(spec.get("resourceClaims"))}
         for way, container in containers(body):
             for index, one in enumerate(items(section(container.get("resources")).get("claims"))):

@@ -349,7 +349,7 @@ SEMANTIC: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
         "ports": ([], GONE, [{"port": 80}], [{"port": 80}, {"port": 81}], [{"port": 0}], [{"port": 80, "name": "A"}], [{"port": 80, "targetPort": "UPPER"}], [{"port": 80, "nodePort": 30000}],
                   [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}], [{"port": 80, "name": "a"}, {"port": 81, "name": "a"}], [{"targetPort": 80}], [{"port": 80, "targetPort": 0}], [{"port": 80, "protocol": "tcp"}]),
         "sessionAffinity": ("ClientIP", "None", "clientIP"), "externalTrafficPolicy": ("Local", "Cluster", "local"), "internalTrafficPolicy": ("Local", "local"),
-        "externalIPs": (["1.2.3.4"], ["x"]), "externalName": ("a.b", "A"), "ipFamilyPolicy": ("SingleStack", "Single"), "loadBalancerSourceRanges": (["10.0.0.0/8"], ["x"]),
+        "externalIPs": (["1.2.3.4"], ["x"]), "externalName": ("a.b", "A"), "ipFamilyPolicy": ("SingleStack", "Single"), "loadBalancerSourceRanges": (["10.0.0.0/8"], ["x"], ["10.0.0.5/8"], ["010.0.0.0/8"]),
         "publishNotReadyAddresses": (True, "true"), "healthCheckNodePort": (30000,), "allocateLoadBalancerNodePorts": (False,), "trafficDistribution": ("PreferClose", "x"),
     },
     "subject": {"kind": ("User", "Group", "ServiceAccount", "serviceaccount", ""), "name": NAMES, "namespace": ("default", "", GONE), "apiGroup": ("", "rbac.authorization.k8s.io", "x", GONE)},

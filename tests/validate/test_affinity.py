@@ -80,3 +80,11 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
 def test_who_means_every_node(body: dict[str, Any], is_told: bool) -> None:
     body["metadata"] = {"annotations": {"gitops-ds.io/class": "logging"}}
     assert bool(list(scheduling_rules.control_plane(body))) is is_told
+
+
+@pytest.mark.parametrize("values", [[], ["1", "2"], ["x", "y"]])
+def test_a_comparison_without_its_one_number_is_told_as_refused_and_no_crash(values: list[str]) -> None:
+    conditions = [{"key": "zone", "operator": "Gt", "values": values}, {"key": "zone", "operator": "Lt", "values": ["5"]}]
+    body = daemonset(conditions)
+    assert list(affinity.terms_can_be_meant(body))
+    list(affinity.terms_can_be_met(body))

@@ -100,3 +100,12 @@ def test_every_definition_of_every_version_compiles(version: str) -> None:
     for name in schemas.definitions:
         schemas.checks.of(name)
     assert "apps/v1/DaemonSet" in schemas.kinds
+
+
+def test_a_key_of_another_type_is_no_twin_and_no_crash() -> None:
+    assert list(fastcheck.twins([{"name": []}, {"name": []}, {"name": {}}], ("name",))) == []
+    assert list(fastcheck.twins([{"name": "a"}, {"name": []}, {"name": "a"}], ("name",))) == [(0, 2)]
+
+
+def test_entries_of_a_set_differ() -> None:
+    assert list(fastcheck.twins(["a", "b", "a"], ())) == [(0, 2)]
