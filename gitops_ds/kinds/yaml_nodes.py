@@ -57,7 +57,8 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
 
     def __init__(self, data: bytes) -> None:
         CParser.__init__(self, data)
-        self._parser = self._composer = self
+        self._parser: Any = self
+        self._composer: Any = self
         self.depth = 0
         self.nodes = 0
 
@@ -128,9 +129,12 @@ def last(node: Node) -> Node:
 
 def _composed(data: bytes) -> Iterator[Node]:
     parser = _Parser(data) if _is_harmless(data) else _CountingParser(data)
-    while parser.check_node():
-        parser.nodes = 0
-        yield parser.get_node()
+    try:
+        while parser.check_node():
+            parser.nodes = 0
+            yield parser.get_node()
+    finally:
+        parser._parser = parser._composer = None  # it names itself: without this each file would wait for the garbage collector
 
 
 def _joined(pair: re.Match[bytes]) -> bytes:

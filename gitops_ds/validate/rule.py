@@ -134,8 +134,32 @@ def at(body: Any, path: Path) -> Any:
     return body
 
 
+class Looked(dict[str, Any]):
+    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is found once."""
+
+    __slots__ = ("containers", "pod_specs")
+
+    pod_specs: Sequence[tuple[Path, Mapping[str, Any]]]
+    containers: Sequence[tuple[Path, Mapping[str, Any]]]
+
+    def __init__(self, body: Body) -> None:
+        """Looks for its pods and their containers."""
+        super().__init__(body)
+        self.pod_specs = _pod_specs(body)
+        self.containers = _containers(self.pod_specs)
+
+
 def pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     """The pod spec of an object and the way to it; nothing for a kind that makes no pods."""
+    return body.pod_specs if type(body) is Looked else _pod_specs(body)
+
+
+def containers(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
+    """Every container of an object's pods, the init containers first, and the way to each."""
+    return body.containers if type(body) is Looked else _containers(_pod_specs(body))
+
+
+def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     if body.get("kind") == "DaemonSet":  # what most of the objects are: no search
         spec = section(section(body.get("spec")).get("template")).get("spec")
         return ((POD, spec),) if isinstance(spec, _MAPPING) else ()
@@ -145,11 +169,10 @@ def pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     return (((*path, "spec"), spec),)
 
 
-def containers(body: Body) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Every container of an object's pods, the init containers first, and the way to each."""
+def _containers(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     return [
         ((*path, group, index), container)
-        for path, spec in pod_specs(body)
+        for path, spec in found
         for group in ("initContainers", "containers")
         for index, container in enumerate(spec.get(group) or ())
         if isinstance(container, _MAPPING)

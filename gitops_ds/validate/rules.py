@@ -28,7 +28,7 @@ from gitops_ds.validate import (
     security_rules,
     workloads,
 )
-from gitops_ds.validate.rule import Rule, Switch, advice, class_of, refused, set_up
+from gitops_ds.validate.rule import Looked, Rule, Switch, advice, class_of, refused, set_up
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
 
@@ -167,6 +167,7 @@ def check(body: Body, profile: str = "", looking: Iterable[Rule] = ON) -> Iterat
     A rule that fails is no silence: it is told as DS904.
     """
     agent_class = class_of(body)
+    body = Looked(body)
     for rule in looking:
         try:
             for found in rule.check(body):
