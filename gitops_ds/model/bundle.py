@@ -120,8 +120,8 @@ class Bundle:
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
     any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
-    on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of conditions), and those
-    that are said to get no pod.
+    on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
+    conditions), and those that are said to get no pod.
     """
 
     commit: CommitId | None
