@@ -90,6 +90,7 @@ def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_f
     assert header(at, "Bearer 1") == "Bearer 2"  # somebody asked already
     assert header(at, "Bearer 2") == "Bearer 2"
     source.now += access.TOKEN_KEPT_SECONDS
+    assert header(at, "Bearer 1") == "Bearer 2"  # a late one: that token is long gone
     assert header(at, "Bearer 2") == "Bearer 3"
 
 
@@ -330,6 +331,16 @@ def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_plugin_without_a_terminal_is_told_so_and_what_it_prints_beside_is_not_in_the_way(tmp_path: Path) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho warning >&2\necho '{credential(token='t')}'"
     assert header(access.access(str(config(tmp_path, user=plugin(tmp_path, text))), None)) == "Bearer t"
+    assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is False
+
+
+def test_a_plugin_whose_input_is_no_terminal_is_told_so_though_its_words_are_seen_on_one(tmp_path: Path) -> None:
+    text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho '{credential(token='t')}'"
+    ours, theirs = os.openpty()
+    words = access.command(["file", str(config(tmp_path, user=plugin(tmp_path, text)))])
+    subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    os.close(ours)
     assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is False
 
 
