@@ -190,7 +190,9 @@ def test_every_kind_of_user_has_its_header(user: dict[str, Any], expected: str |
 
 def test_the_token_file_of_a_kubeconfig_is_followed_as_it_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1\n")
-    found = access.access(str(config(tmp_path, user={"tokenFile": "token"})), None)
+    file = str(config(tmp_path, user={"tokenFile": "token"}))
+    assert kubeconfig.of_file(file, None).header == "Bearer 1"
+    found = access.access(file, None)
     (tmp_path / "token").write_text("2\n")
     assert header(found) == "Bearer 2"
 
