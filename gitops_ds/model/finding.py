@@ -53,7 +53,8 @@ class Finding:
     """One complaint: which rule, what is wrong and what to do, and where.
 
     `refused`: the API server, or the creation of every pod, would refuse it, or our own format is broken. Only this makes a
-    commit not deployable. `path` leads into `object`. `end` is the place just after the last character, where it is known.
+    commit not deployable. `path` leads into `object`. `end` is the place just after the last character, where it is known. `other`
+    is a second object that the finding is about, and where it is written, if it is.
     """
 
     rule: str
@@ -66,6 +67,7 @@ class Finding:
     end: Place | None = None
     cluster: str = ""
     fix: Fix | None = None
+    other: tuple[Key, Place | None] | None = None
 
     def on_cluster(self, cluster: str) -> Finding:
         """The same finding, met while rendering for that cluster."""

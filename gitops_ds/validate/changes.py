@@ -8,16 +8,17 @@ from typing import Any, Final
 
 from gitops_ds.kinds import requirements
 from gitops_ds.model import names
-from gitops_ds.model.finding import Severity
+from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate import reach, regressions
 from gitops_ds.validate.rule import section
 from gitops_ds.validate.sides import ChangeRule, Sides
+from gitops_ds.validate.whole import FleetTold
 
 _ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
-def selector_stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def selector_stays(sides: Sides) -> Iterator[FleetTold]:
     """DS103: the selector of an object that is there can't be changed."""
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
@@ -26,10 +27,11 @@ def selector_stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
                 f" kubectl -n {key.namespace} delete ds {key.name} --cascade=orphan, then apply; pods that the new selector matches"
                 " are adopted, the others must be deleted by hand"
             )
-            yield key, ("spec", "selector"), message
+            was = section(before.get("spec")).get("selector")
+            yield key, ("spec", "selector"), message, Fix("put the selector back", (Mend(("spec", "selector"), was),))
 
 
-def no_rename(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def no_rename(sides: Sides) -> Iterator[FleetTold]:
     """DS701: an agent keeps its name: another name is another agent."""
     for new in sides.come():
         for old in sides.gone():
@@ -38,7 +40,7 @@ def no_rename(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
                     f"it seems to be {old} under another name: for a time each node runs both, or none. Keep the name, or do it in"
                     " two steps"
                 )
-                yield new, ("metadata", "name"), message
+                yield new, ("metadata", "name"), message, old
 
 
 def stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:

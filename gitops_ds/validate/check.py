@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from gitops_ds.kinds import documents, origins
+from gitops_ds.kinds import documents, origins, scalars
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.objects import Path
+from gitops_ds.model.finding import Finding, Fix, Place, Severity
+from gitops_ds.model.objects import Key, Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.validate import changes, custom, fleet, manifests, own, promotion, repository_rules, rules, words
+from gitops_ds.validate import changes, custom, explain, fleet, manifests, own, promotion, repository_rules, rules, words
+from gitops_ds.validate.explain import TYPE, Problem
 from gitops_ds.validate.rule import class_of, softened
 from gitops_ds.validate.sides import Sides, Step
 from gitops_ds.validate.whole import Fleet
@@ -21,6 +22,9 @@ from gitops_ds.validate.whole import Fleet
 SETTINGS = "gitops-ds.yaml"
 
 T = TypeVar("T")
+
+Files = Mapping[PurePosixPath, bytes]
+Other = tuple[Key, Place | None]
 
 
 def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True) -> Iterator[Finding]:
@@ -52,7 +56,8 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
             shape_is_right &= not complaint.refused
             problem = complaint.problem
             told = (problem.rule, problem.path, problem.message, problem.on_key)
-            yield finding(manifest, complaint.severity, told, complaint.refused)
+            made = finding(manifest, complaint.severity, told, complaint.refused)
+            yield replace(made, fix=_as_written(problem, made, sources))
         shapes_are_right &= shape_is_right
         # The rules read the fields as the schema promises them; with another shape its complaints come first.
         if shape_is_right:
@@ -62,19 +67,44 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
             for rule, path, message in custom.check(own_rules, manifest):
                 yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
     if shapes_are_right:
-        yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding)
+        yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding, sources)
 
 
-def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding]) -> Iterator[Finding]:
+def _as_written(problem: Problem, found: Finding, files: Files) -> Fix | None:
+    """The fix of a complaint; where something needs quotes, these go around what the file says: `1.10`, `yes`, not 1.1, true."""
+    fix, start, end = problem.fix, found.place, found.end
+    text = fix.mends[0].value if fix and problem.rule == TYPE else None
+    if not isinstance(text, str) or not start or not end or start.line != end.line:
+        return fix
+    lines = files.get(PurePosixPath(start.file), b"").decode("utf-8", "replace").splitlines()
+    written = lines[start.line - 1][start.column - 1 : end.column - 1] if 0 < start.line <= len(lines) else ""
+    # What stands there may be a template with the value in it, or the line of a chart.
+    meant = scalars.read(written) if written else None
+    same = not isinstance(meant, str | None) and explain.as_text(meant) == text
+    return explain.quoted(problem.path, written, safe=True) if same else fix
+
+
+def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding], files: Files) -> Iterator[Finding]:
     for rule in fleet.RULES:
         told, crash = _to_its_end(rule.id, partial(rule.check, whole)) if bundle.rules.get(rule.id, rule.on) else ([], None)
         if crash:
             yield crash
-        for key, path, message, *fix in told:
+        for key, path, message, *more in told:
             manifest = bundle.manifests[key]
             kind = class_of(manifest.body)
             severity = softened(rule.classes.get(kind, rule.severity), kind, bundle.profile)
-            yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix[0] if fix else None)
+            fix, other = _more(more, bundle.manifests, files)
+            yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix, other=other)
+
+
+def _more(told: Sequence[object], manifests: Mapping[Key, Manifest], files: Files) -> tuple[Fix | None, Other | None]:
+    """How to mend it, and the other object that it is about, of what a rule tells beside its sentence."""
+    fix = next((one for one in told if isinstance(one, Fix)), None)
+    key = next((one for one in told if isinstance(one, Key)), None)
+    if key is None:
+        return fix, None
+    there = manifests.get(key)
+    return fix, (key, origins.locate(there.origin, ("metadata", "name"), files) if there else None)
 
 
 def _to_its_end(rule: str, check: Callable[[], Iterable[T]]) -> tuple[list[T], Finding | None]:
@@ -104,13 +134,14 @@ def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]
         told, crash = _to_its_end(rule.id, partial(rule.check, sides)) if on else ([], None)
         if crash:
             yield crash
-        for key, path, message in told:
+        for key, path, message, *more in told:
             manifest = head.manifests.get(key)
             start, end = origins.locate_span(manifest.origin, path, files) if manifest else (None, None)
+            fix, other = _more(more, head.manifests, files)
             known = manifest or sides.base[key]
             severity = rule.severity if rule.refused else softened(rule.severity, class_of(known.body), head.profile)
             text = message if manifest else f"{key}: {message}"
-            yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name)
+            yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name, fix, other)
 
 
 def across(steps: Sequence[Step], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:

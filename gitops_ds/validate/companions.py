@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Manifest, Requirement
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate.rule import at, pod_path, section
-from gitops_ds.validate.whole import Fleet
+from gitops_ds.validate.whole import Fleet, FleetTold
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
 # Where each kind says which pods (of its namespace) it is for; the Service's is a plain mapping of labels.
@@ -22,7 +22,7 @@ _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
 _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
-def companions_match(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def companions_match(fleet: Fleet) -> Iterator[FleetTold]:
     """DS106: what belongs to an agent by its labels still finds its pods.
 
     Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's folder, or shares a label with its
@@ -39,7 +39,8 @@ def companions_match(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
                 continue
             meant = next((one for one, labels in there if _meant_for(manifest, selector, one, labels)), None)
             if meant is not None:
-                yield manifest.key, path, f"no pods here have these labels any more, those of {meant.key} neither: {_effect(kind)}"
+                message = f"no pods here have these labels any more, those of {meant.key} neither: {_effect(kind)}"
+                yield manifest.key, path, message, meant.key
         elif kind == _SERVICE_MONITOR:
             yield from _monitor(manifest, services)
 
@@ -52,7 +53,7 @@ def _meant_for(companion: Manifest, selector: tuple[Requirement, ...], one: Mani
     return any(requirements.matches(asked, labels) for asked in selector if asked.operator == "In")
 
 
-def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[tuple[Key, Path, str]]:
+def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[FleetTold]:
     """A ServiceMonitor finds Services by their own labels; one of another namespace may be made elsewhere."""
     spec = section(monitor.body.get("spec"))
     selector = requirements.of_label_selector(section(spec.get("selector")))
@@ -61,14 +62,14 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[tuple[Key,
         return
     if not any(requirements.all_match(selector, _labels(service.body)) for service in near):
         message = f"no Service here has these labels any more, {near[0].key} neither: nothing is scraped"
-        yield monitor.key, ("spec", "selector"), message
+        yield monitor.key, ("spec", "selector"), message, near[0].key
 
 
 def _effect(kind: tuple[str, str]) -> str:
     return "it has no effect" if kind[1] in ("PodDisruptionBudget", "NetworkPolicy") else "it finds nothing to talk to"
 
 
-def budgets_for_others(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def budgets_for_others(fleet: Fleet) -> Iterator[FleetTold]:
     """DS107: no PodDisruptionBudget for a DaemonSet, whose pods a drain leaves alone."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
@@ -81,7 +82,7 @@ def budgets_for_others(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
                     f"it is for the pods of {daemonset.key}, and holds nothing: a drain passes them by, and a rollout counts by"
                     " maxUnavailable; remove it"
                 )
-                yield manifest.key, ("spec", "selector"), message
+                yield manifest.key, ("spec", "selector"), message, daemonset.key
 
 
 def _selector(body: Body, path: Path, *, plain: bool) -> tuple[Requirement, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from gitops_ds.kinds import quantities
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
+from gitops_ds.validate import words
 from gitops_ds.validate.rule import class_of, containers, items, pod_specs, section
 
 # What a proposal starts from where nothing is known: the order of size of a node agent.
@@ -117,8 +118,9 @@ def named_ports(body: Body) -> Iterator[tuple[Path, str] | tuple[Path, str, Fix]
                 if port not in known:
                     named = [str(name) for name in known if name]
                     message = f'the container has no port "{port}" ({", ".join(named) or "none has a name"}): it is never ready'
-                    if len(named) == 1:
-                        yield path, message, Fix(f"ask the port {named[0]}", (Mend(path, named[0]),))
+                    meant = named[0] if len(named) == 1 else words.nearest(port, named)
+                    if meant:
+                        yield path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
                     else:
                         yield path, message
 

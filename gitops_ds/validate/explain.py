@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Path, show_path
 from gitops_ds.validate import fastcheck, words
+from gitops_ds.validate.rule import at
 
 UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
 
@@ -17,12 +19,13 @@ _REFERENCE = "#/definitions/"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), and one sentence."""
+    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), a sentence, and how to mend it."""
 
     rule: str
     path: Path
     message: str
     on_key: bool = False
+    fix: Fix | None = None
 
 
 def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks) -> Iterator[Problem]:
@@ -31,7 +34,8 @@ def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastc
         path: Path = tuple(error.absolute_path)
         match error.validator:
             case "unknown":
-                yield _unknown(definitions, name, path, error.instance, checks, error.validator_value)
+                unknown = _Unknown(path, error.instance, error.validator_value, body)
+                yield unknown.problem(_belongs(definitions, name, unknown, checks), checks)
             case "missing":
                 field = str(error.message)
                 yield Problem(MISSING, path, f'"{field}" is missing{_where(path)}: it is required')
@@ -60,20 +64,36 @@ def _name(path: Path) -> str:
 
 def _not_among(path: Path, value: Any, allowed: list[Any]) -> Problem:
     if not isinstance(value, str):
-        return _wrong_type(path, value, "string")
+        return replace(_wrong_type(path, value, "string"), fix=None)
     hint = words.did_you_mean(value, [one for one in allowed if one])
-    return Problem(VALUE, path, f'{_name(path)} is "{value}", not {words.one_of(allowed)}{hint}')
+    same = [one for one in allowed if one and one.lower() == value.lower()]
+    fix = Fix(f"write {same[0]}", (Mend(path, same[0]),), safe=True) if len(same) == 1 else None
+    return Problem(VALUE, path, f'{_name(path)} is "{value}", not {words.one_of(allowed)}{hint}', fix=fix)
 
 
 def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
-    hint = ""
+    hint, fix = "", None
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds and isinstance(value, bool | int | float):
-        written = str(value).lower() if isinstance(value, bool) else str(value)
+        written = as_text(value)
         hint = f': write "{written}", with quotes'
+        # Of a number with a point not every digit is left: whoever knows the file takes what is written there.
+        fix = quoted(path, written, safe=not isinstance(value, float))
     elif isinstance(value, str) and _reads_as(value) & set(kinds):
         hint = f": write {value}, without quotes"
-    return Problem(TYPE, path, f"{_name(path)} must be {words.wanted(kind)}, not {words.shown(value)}{hint}")
+        plain = value == "true" if value in ("true", "false") else int(value)
+        fix = Fix(f"write {value}", (Mend(path, plain),), safe=True) if str(plain).lower() == value else None
+    return Problem(TYPE, path, f"{_name(path)} must be {words.wanted(kind)}, not {words.shown(value)}{hint}", fix=fix)
+
+
+def as_text(value: bool | int | float) -> str:
+    """What a value that is none is written as in quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def quoted(path: Path, text: str, *, safe: bool) -> Fix:
+    """A text in quotes, where without them it is something else."""
+    return Fix(f'write "{text}"', (Mend(path, text),), safe)
 
 
 def _reads_as(text: str) -> set[str]:
@@ -82,30 +102,75 @@ def _reads_as(text: str) -> set[str]:
     return {"integer", "number"} if text.removeprefix("-").isdecimal() else set()
 
 
-def _unknown(
-    definitions: Mapping[str, Any], root: str, path: Path, value: Any, checks: fastcheck.Checks, known: Mapping[str, Any]
-) -> Problem:
-    field = str(path[-1])
-    hint = words.did_you_mean(field, known)
-    if not hint:
-        home = _belongs(definitions, root, path, value, checks)
-        hint = f": it belongs under {home}" if home else ""
-    return Problem(UNKNOWN, path, f'unknown field "{field}"{_where(path[:-1])}{hint}', on_key=True)
+# Where a field could belong: the steps to the mapping that has it, `[]` behind those that are lists.
+_Home = tuple[str, ...]
 
 
-def _belongs(definitions: Mapping[str, Any], root: str, path: Path, value: Any, checks: fastcheck.Checks) -> str:
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """A field that the kind does not have there, what it holds, the fields that are known there, and the whole body."""
+
+    path: Path
+    value: Any
+    known: Mapping[str, Any]
+    body: Any
+
+    def problem(self, home: _Home | None, checks: fastcheck.Checks) -> Problem:
+        field = str(self.path[-1])
+        near = words.nearest(field, self.known)
+        hint, fix = "", None
+        if near:
+            hint, fix = f': did you mean "{near}"?', self._renamed(near, checks)
+        elif home is not None:
+            named = ".".join(step.removesuffix("[]") for step in home) or "the top level"
+            hint, fix = f": it belongs under {named}", self._moved(home)
+        message = f'unknown field "{field}"{_where(self.path[:-1])}{hint}'
+        return Problem(UNKNOWN, self.path, message, on_key=True, fix=fix)
+
+    def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
+        """Safe where no other field could be meant."""
+        if near in at(self.body, self.path[:-1]) or not checks.passes(self.known[near], self.value):
+            return None
+        close = [one for one in self.known if words.distance(str(self.path[-1]), one) <= _SLIP]
+        return Fix(f"write {near}", (Mend(self.path, key=near),), safe=close == [near])
+
+    def _moved(self, home: _Home) -> Fix | None:
+        """To where it belongs, if that is one place, and nothing is there."""
+        way: Path = ()
+        for step in home:
+            name = step.removesuffix("[]")
+            way = (*way, name)
+            if name != step:
+                if self.path[: len(way)] != way or not isinstance(self.path[len(way)], int):
+                    return None
+                way = self.path[: len(way) + 1]
+            elif at(self.body, way) is not None and not isinstance(at(self.body, way), Mapping):
+                return None
+        place = (*way, self.path[-1])
+        if self.value is None or at(self.body, place) is not None:
+            return None
+        return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
+
+
+# The letters that a slip of the pen changes.
+_SLIP = 2
+
+
+def _belongs(definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks) -> _Home | None:
     """Where in the same kind a field of this name takes this value: the home that shares most of the path, then the shortest."""
-    field, parent = path[-1], tuple(step for step in path[:-1] if isinstance(step, str))
-    best: tuple[int, int, tuple[str, ...]] | None = None
+    if words.nearest(str(unknown.path[-1]), unknown.known):
+        return None
+    field, parent = unknown.path[-1], tuple(step for step in unknown.path[:-1] if isinstance(step, str))
+    best: tuple[int, int, _Home] | None = None
     for home, name in _homes(definitions, root):
         schema = definitions[name].get("properties", {}).get(field)
         steps = tuple(step.removesuffix("[]") for step in home)
-        if schema is None or steps == parent or not checks.passes(schema, value):
+        if schema is None or steps == parent or not checks.passes(schema, unknown.value):
             continue
         shared = sum(1 for _ in _common(steps, parent))
         rank = (-shared, len(home), home)
         best = min(best, rank) if best else rank
-    return ".".join(best[2]) or "the top level" if best else ""
+    return best[2] if best else None
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:

@@ -12,12 +12,12 @@ from gitops_ds.model.objects import Key, Path
 from gitops_ds.validate import companions, node_rules, pod_security, references, room, sharing, words
 from gitops_ds.validate.rule import POD, items, section
 from gitops_ds.validate.scheduling_rules import SYSTEM_PRIORITIES
-from gitops_ds.validate.whole import Fleet, FleetRule, pod_labels, pod_spec
+from gitops_ds.validate.whole import Fleet, FleetRule, FleetTold, pod_labels, pod_spec
 
 _CONTROLLERS = frozenset((("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
 
 
-def selectors_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def selectors_apart(fleet: Fleet) -> Iterator[FleetTold]:
     """DS104: no controller selects the pods of another one in its namespace; variants of one agent may."""
     controllers = [manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) in _CONTROLLERS]
     by_label: dict[tuple[str, str, str], list[Manifest]] = {}
@@ -31,10 +31,11 @@ def selectors_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
             others = [manifest for manifest in controllers if selector and manifest.key.namespace == one.key.namespace]
         else:
             others = [there for value in exact.values for there in by_label.get((one.key.namespace, exact.key, value), ())]
-        claimed = sorted({str(other.key) for other in others if _claims(one, other, selector)})
+        claimed = sorted({other.key for other in others if _claims(one, other, selector)}, key=str)
         if claimed:
             more = f" and {len(claimed) - 1} more" if len(claimed) > 1 else ""
-            yield one.key, ("spec", "selector"), f"it also selects the pods of {claimed[0]}{more}: both would claim them"
+            message = f"it also selects the pods of {claimed[0]}{more}: both would claim them"
+            yield one.key, ("spec", "selector"), message, claimed[0]
 
 
 def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> bool:
@@ -70,27 +71,29 @@ def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
                 yield manifest.key, (*POD, *path), message
 
 
-def shared_claims(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def shared_claims(fleet: Fleet) -> Iterator[FleetTold]:
     """DS417: no volume for one node is asked for by the pods of all."""
     for manifest in fleet.daemonsets:
         for path, name in references.claims(pod_spec(manifest)):
-            claim = fleet.manifests.get(Key("", "PersistentVolumeClaim", manifest.key.namespace, name))
+            key = Key("", "PersistentVolumeClaim", manifest.key.namespace, name)
+            claim = fleet.manifests.get(key)
             modes = items(section(section(claim.body if claim else None).get("spec")).get("accessModes"))
             if modes and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
                 message = f"the claim {name} is {' and '.join(modes)}: one node can have it, on the others the pod does not start"
-                yield manifest.key, (*POD, *path), message
+                yield manifest.key, (*POD, *path), message, key
 
 
-def admitted(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def admitted(fleet: Fleet) -> Iterator[FleetTold]:
     """DS516: the namespace takes the pods, where the repository has it."""
     for manifest in fleet.daemonsets:
-        namespace = fleet.manifests.get(Key("", "Namespace", "", manifest.key.namespace))
+        key = Key("", "Namespace", "", manifest.key.namespace)
+        namespace = fleet.manifests.get(key)
         labels = section(section(namespace.body if namespace else None).get("metadata")).get("labels")
         level = str(section(labels).get(pod_security.ENFORCE) or "")
         found = pod_security.against(level, pod_spec(manifest))
         if found:
             message = f"the namespace enforces {level}, and no pod can be made: it does not take {', '.join(found)}"
-            yield manifest.key, POD, message
+            yield manifest.key, POD, message, key
 
 
 _NETWORK: Final = {"cni": Severity.ERROR, "csi": Severity.ERROR, "dns": Severity.ERROR}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gitops_ds.kinds import openapi
-from gitops_ds.model.finding import Severity
+from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Path, group_of
 from gitops_ds.validate import explain, kubernetes, words
 from gitops_ds.validate.explain import Problem
@@ -81,7 +81,7 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
     name = f"{api_version}/{kind}"
     serving = [one for one in schemas if name in one.kinds]
     if not serving:
-        yield _unserved(api_version, kind, schemas[-1])
+        yield _unserved(body, schemas[-1])
         return
     if missing := [one.version for one in schemas if name not in one.kinds]:
         message = f"Kubernetes {words.one_of(missing)} does not serve {kind} of {api_version}"
@@ -106,15 +106,28 @@ def _across(path: Path, by_version: dict[str, Problem | None]) -> Problem:
     if latest.rule == explain.UNKNOWN:
         takers = words.one_of(sorted(set(by_version) - set(having)))
         message = f'Kubernetes {words.one_of(having)} has no field "{path[-1]}" there; {takers} has'
-    return replace(latest, rule=ELSEWHERE, message=message)
+    return replace(latest, rule=ELSEWHERE, message=message, fix=None)
 
 
-def _unserved(api_version: str, kind: str, schemas: kubernetes.Schemas) -> Complaint:
+def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
+    """The version that is served, where the object has the shape that it asks for.
+
+    Safe for workloads: what they mean is the same, once their selector (which the old versions took from the labels) is said.
+    """
+    kind = str(body.get("kind"))
+    if f"{version}/{kind}" not in schemas.kinds or not schemas.passes(version, kind, {**body, "apiVersion": version}):
+        return None
+    return Fix(f"write {version}", (Mend(("apiVersion",), version),), safe=kind in _WORKLOADS_1_16)
+
+
+def _unserved(body: Body, schemas: kubernetes.Schemas) -> Complaint:
+    api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     at: Path = ("apiVersion",)
     if (api_version, kind) in _GONE:
         version, instead = _GONE[api_version, kind]
         hint = f"use {instead}" if instead else "remove it; Pod Security Admission took its place"
-        return Complaint(Problem(API_VERSION, at, f"{kind} of {api_version} is gone since Kubernetes {version}: {hint}"))
+        message = f"{kind} of {api_version} is gone since Kubernetes {version}: {hint}"
+        return Complaint(Problem(API_VERSION, at, message, fix=_newer(body, instead, schemas)))
     pairs = [known.rsplit("/", 1) for known in schemas.kinds]
     group = group_of({"apiVersion": api_version})
     of_kind = sorted({known for known, its in pairs if its == kind})

@@ -18,7 +18,8 @@ from gitops_ds.validate.rule import POD, class_of, items, section
 from gitops_ds.validate.whole import Fleet, FleetTold, pod_labels, pod_spec
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
-_TENTH: Final = Fix("maxUnavailable: 10%", (Mend(_MAX_UNAVAILABLE, "10%"),))
+_MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
+_TENTH: Final = "10%"
 _MOST_AT_ONCE: Final = 25  # per cent of the nodes
 # What a pod is taken to need where nobody measured it, in seconds (as in core/rehearsal.py), and how long a rollout may take.
 _START, _STOP, _LONGEST = 30, 5, 4 * 3600
@@ -42,7 +43,11 @@ def few_of_its_nodes(fleet: Fleet) -> Iterator[FleetTold]:
                 f"maxUnavailable {_shown(share)} takes the agent from {min(at_once, len(nodes)):,} of its"
                 f" {len(nodes):,} nodes at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
             )
-            yield manifest.key, _MAX_UNAVAILABLE, message, _TENTH
+            yield manifest.key, _MAX_UNAVAILABLE, message, _written(_MAX_UNAVAILABLE, _TENTH)
+
+
+def _written(path: Path, value: str | int) -> Fix:
+    return Fix(f"{path[-1]}: {value}", (Mend(path, value),))
 
 
 def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
@@ -58,7 +63,8 @@ def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
                 f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by {crowds.said(broken, fleet.census)}, not ready:"
                 " no update would go on; write more"
             )
-            yield manifest.key, _MAX_UNAVAILABLE, message, _TENTH
+            told, enough = (manifest.key, _MAX_UNAVAILABLE, message), _enough(manifest, len(nodes), len(broken))
+            yield (*told, _written(_MAX_UNAVAILABLE, enough)) if enough else told
             continue
         ready = section(manifest.body.get("spec")).get("minReadySeconds") or 0
         seconds = -(-len(nodes) // (surge or unavailable)) * (_START + ready + (0 if surge else _STOP))
@@ -67,7 +73,17 @@ def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
                 f"{surge or unavailable} at a time, {len(nodes):,} nodes take about {seconds / 3600:.0f} hours"
                 f" (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
             )
-            yield manifest.key, _MAX_UNAVAILABLE if not surge else (*_MAX_UNAVAILABLE[:-1], "maxSurge"), message
+            path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
+            quicker = len(nodes) > 10 * (surge or unavailable)
+            yield (manifest.key, path, message, _written(path, _TENTH)) if quicker else (manifest.key, path, message)
+
+
+def _enough(manifest: Manifest, nodes: int, broken: int) -> str | int | None:
+    """A maxUnavailable that those which are not ready don't use up, and that is not too much (DS205); None if there is none."""
+    if nodes > 10 * broken:
+        return _TENTH
+    most = rollout_rules.UPDATE_TOGETHER_AT_MOST.get(class_of(manifest.body), _MOST_AT_ONCE)
+    return broken + 1 if (broken + 1) * 100 <= most * nodes else None
 
 
 def _strategy(manifest: Manifest) -> RollingUpdate | None:
@@ -88,10 +104,25 @@ def known_labels(fleet: Fleet) -> Iterator[FleetTold]:
         placer = fleet.placers[manifest.key]
         if any(placer.selects(group[0]) for group in fleet.groups) or any(map(placer.selects, census.nodes)):
             continue
-        for path, key, values in _asked(pod_spec(manifest)):
+        spec = pod_spec(manifest)
+        for path, key, values in _asked(spec):
             complaint = _nobody_has(key, values, census)
             if complaint:
-                yield manifest.key, path, complaint
+                fix = _meant(path, key, values, census)
+                taken = path[-2] == "nodeSelector" and fix and fix.mends[0].key in section(spec.get("nodeSelector"))
+                yield (manifest.key, path, complaint, fix) if fix and not taken else (manifest.key, path, complaint)
+
+
+def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix | None:
+    """The label, or the one value of it, that some node has and that was probably meant."""
+    held = {node.labels[key] for node in census.nodes if key in node.labels}
+    by_name = path[-2] == "nodeSelector"
+    if held:
+        value = words.nearest(values[0], held) if len(values) == 1 else None
+        return Fix(f"ask for {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)) if value else None
+    name = words.nearest(key, {label for node in census.nodes for label in node.labels})
+    mend = Mend(path, key=name or "") if by_name else Mend((*path, "key"), name)
+    return Fix(f"ask for {name}", (mend,)) if name else None
 
 
 def _asked(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
@@ -133,8 +164,11 @@ def one_platform(fleet: Fleet) -> Iterator[FleetTold]:
         for key, what in (("kubernetes.io/os", "system"), ("kubernetes.io/arch", "processor")):
             kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
             if len(kinds) > 1 and key not in asked:
+                path: Path = (*POD, "nodeSelector")
                 message = f"its nodes are {' and '.join(kinds)}: say which {what} it is for with a nodeSelector {key}"
-                yield manifest.key, (*POD, "nodeSelector"), message
+                # Which processors an image is made for is not known here.
+                linux = "linux" in kinds and Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
+                yield (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
 
 
 def variants_apart(fleet: Fleet) -> Iterator[FleetTold]:
@@ -145,8 +179,38 @@ def variants_apart(fleet: Fleet) -> Iterator[FleetTold]:
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
         if nodes:
             where = crowds.said(nodes, fleet.census)
-            message = f"{other.key} is the same agent, and both take {where}: leave them out of one, with NotIn in its affinity"
-            yield one.key, POD, message
+            yield _apart(one, other, where)
+
+
+def _apart(one: Manifest, other: Manifest, where: str) -> FleetTold:
+    for wide, narrow in ((one, other), (other, one)):
+        fix = _leaving_out(pod_spec(wide), pod_spec(narrow))
+        if fix:
+            return wide.key, POD, _TWICE.format(narrow.key, where), fix, narrow.key
+    return one.key, POD, _TWICE.format(other.key, where), other.key
+
+
+_TWICE: Final = "{} is the same agent, and both take {}: leave them out of one, with NotIn in its affinity"
+
+
+def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | None:
+    """What the narrow one picks by one label is left out of the wide one, if that label is all that the narrow one asks more."""
+    asked = {path: (key, values) for path, key, values in _asked(narrow)}
+    required = items(section(section(section(narrow.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    also = {(key, values) for _, key, values in _asked(wide)}
+    more = [one for one in asked.values() if one not in also]
+    written = len(section(narrow.get("nodeSelector"))) + sum(len(items(term.get("matchExpressions"))) for term in required)
+    if len(more) != 1 or len(required) > 1 or written != len(asked) or any(term.get("matchFields") for term in required):
+        return None
+    key, values = more[0]
+    out = {"key": key, "operator": "NotIn", "values": list(values)} if values else {"key": key, "operator": "DoesNotExist"}
+    terms = items(section(section(section(wide.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    if not terms:
+        return Fix(f"leave out the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),))
+    mends = (
+        Mend((*_TERMS, index, "matchExpressions"), [*items(term.get("matchExpressions")), out]) for index, term in enumerate(terms)
+    )
+    return Fix(f"leave out the nodes with {key}", tuple(mends))
 
 
 def _variants(fleet: Fleet) -> Iterable[tuple[Manifest, Manifest]]:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.kinds import quantities
+from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate import naming
-from gitops_ds.validate.rule import at, containers, items, pod_specs, section
+from gitops_ds.validate.rule import Told, at, containers, items, pod_specs, section
 
 _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
     "ResourceQuota": (("spec", "hard"),),
@@ -22,16 +23,28 @@ _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 
-def amounts(body: Body) -> Iterator[tuple[Path, str]]:
+def amounts(body: Body) -> Iterator[Told]:
     """DS010: every quantity can be read, and none is below nothing."""
     for path, value in _quantities(body):
         try:
             amount = quantities.parse(value)
         except ValueError as wrong:
-            yield path, str(wrong)
+            meant = _meant(str(value))
+            yield (path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),))) if meant else (path, str(wrong))
         else:
             if amount.numerator < 0:  # comparing fractions takes ten times as long
                 yield path, f"{value} is below nothing"
+
+
+_SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
+# By their small letters; a small m is a thousandth, and written so.
+_SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")}
+
+
+def _meant(text: str) -> str:
+    """The quantity of which a text is a slip of the pen: a suffix in small letters, with a B of bytes, or apart; else empty."""
+    found = _SLIP.match(text)
+    return f"{found[1]}{_SUFFIXES[found[2].lower()]}" if found else ""
 
 
 def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
@@ -67,7 +80,7 @@ def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
-def tolerations(body: Body) -> Iterator[tuple[Path, str]]:
+def tolerations(body: Body) -> Iterator[Told]:
     """DS304: tolerations that can't be meant."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("tolerations"))):
@@ -76,18 +89,27 @@ def tolerations(body: Body) -> Iterator[tuple[Path, str]]:
             if key and not naming.qualified(key):
                 yield (*way, "key"), f'"{key}" is no key of a taint'
             if not key and operator != "Exists":
-                yield way, "a toleration without a key needs operator: Exists"
+                message = "a toleration without a key needs operator: Exists"
+                yield (way, message) if value else (way, message, _written((*way, "operator"), "Exists"))
             if operator == "Exists" and value:
-                yield (*way, "value"), f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                message = f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                # What was said of the value still holds: no more taints are tolerated than that.
+                equal = _written((*way, "operator"), "Equal")
+                yield (*way, "value"), message, equal if key else _written((*way, "value"), None)
             if operator == "Equal" and not naming.label_value(value):
                 yield (*way, "value"), f'"{value}" is no value of a taint'
             if operator in ("Gt", "Lt") and not _INTEGER.match(value):
                 yield (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
             if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
-                yield (*way, "tolerationSeconds"), "tolerationSeconds needs effect: NoExecute"
+                seconds = (*way, "tolerationSeconds")
+                yield seconds, "tolerationSeconds needs effect: NoExecute", _written(seconds, None)
 
 
-def host_ports(body: Body) -> Iterator[tuple[Path, str]]:
+def _written(path: Path, value: str | None) -> Fix:
+    return Fix(f"remove {path[-1]}" if value is None else f"{path[-1]}: {value}", (Mend(path, value),))
+
+
+def host_ports(body: Body) -> Iterator[Told]:
     """DS515: on the host's network a container port is the host's."""
     for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):
@@ -96,10 +118,9 @@ def host_ports(body: Body) -> Iterator[tuple[Path, str]]:
             for index, port in enumerate(items(container.get("ports"))):
                 host, own = port.get("hostPort"), port.get("containerPort")
                 if way[-2] == "containers" and host and host != own:
-                    yield (
-                        (*way, "ports", index, "hostPort"),
-                        f"with hostNetwork the hostPort must be the containerPort, {own}, not {host}",
-                    )
+                    path = (*way, "ports", index, "hostPort")
+                    message = f"with hostNetwork the hostPort must be the containerPort, {own}, not {host}"
+                    yield path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
 
 
 def volumes(body: Body) -> Iterator[tuple[Path, str]]:

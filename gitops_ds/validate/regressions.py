@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.kinds import capacity, quantities, requirements
+from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate import images, references
 from gitops_ds.validate.rule import POD, items, section
 from gitops_ds.validate.sides import Sides
+from gitops_ds.validate.whole import FleetTold
 
 _TEMPLATE: Final[Path] = ("spec", "template")
 _MOST_GROWTH: Final = 50  # per cent of what was asked for
@@ -20,14 +22,16 @@ _PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
-def restarts_for_something(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def restarts_for_something(sides: Sides) -> Iterator[FleetTold]:
     """DS704: pods restart because something of theirs changed, not only a label or an annotation."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
             changed = sorted(_marks(before).items() ^ _marks(after).items())
             names = ", ".join(dict.fromkeys(name for name, _ in changed))
             message = f"every pod restarts, and only {names} of the template's metadata changes: put it on the DaemonSet itself"
-            yield key, (*_TEMPLATE, "metadata"), message
+            path = (*_TEMPLATE, "metadata")
+            fix = Fix("leave the template's metadata as it was", (Mend(path, before.get("metadata")),))
+            yield key, path, message, fix
 
 
 def _marks(template: Body) -> dict[str, str]:

@@ -8,16 +8,15 @@ from typing import Final
 
 from gitops_ds.kinds import capacity, crowds
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.objects import Key, Path
 from gitops_ds.validate.rule import POD, items, section
-from gitops_ds.validate.whole import Fleet, pod_spec
+from gitops_ds.validate.whole import Fleet, FleetTold, pod_spec
 
 # Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are meant to meet at.
 _SHARED: Final = ("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet", "/lib/modules", "/usr/lib/modules")
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
-def ports_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def ports_apart(fleet: Fleet) -> Iterator[FleetTold]:
     """DS601: no two agents take the same port of the same node."""
     if fleet.census is None:
         return
@@ -29,10 +28,10 @@ def ports_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
         if shared and nodes:
             where = crowds.said(nodes, fleet.census)
             message = f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two stays Pending on {where}"
-            yield one.key, (*POD, "containers"), message
+            yield one.key, (*POD, "containers"), message, other.key
 
 
-def paths_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def paths_apart(fleet: Fleet) -> Iterator[FleetTold]:
     """DS608: no two agents write to the same path of the same node."""
     if fleet.census is None:
         return
@@ -46,7 +45,7 @@ def paths_apart(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
             if nodes:
                 where = crowds.said(nodes, fleet.census)
                 message = f"{other.key} writes to {path} of the same node as well, on {where}: give each a path of its own"
-                yield one.key, (*POD, "volumes", index, "hostPath"), message
+                yield one.key, (*POD, "volumes", index, "hostPath"), message, other.key
 
 
 def _written(spec: Mapping[str, object]) -> dict[str, int]:

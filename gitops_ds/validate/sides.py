@@ -10,7 +10,7 @@ from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate.rule import section
-from gitops_ds.validate.whole import Fleet
+from gitops_ds.validate.whole import Fleet, FleetTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Sides:
         return [key for key in self.head if is_daemonset(key) and key not in self.base]
 
 
-# The object (one that is gone is named by the base), the path, and a sentence.
-ChangeCheck = Callable[[Sides], Iterable[tuple[Key, Path, str]]]
+# The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what more is known.
+ChangeCheck = Callable[[Sides], Iterable[FleetTold]]
 
 
 @dataclass(frozen=True, slots=True)

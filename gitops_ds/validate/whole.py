@@ -75,8 +75,8 @@ class Fleet:
         return ((manifest, self.eligible[manifest.key]) for manifest in self.daemonsets if manifest.key in self.eligible)
 
 
-# The object, the path, a sentence, and how to mend it where that is known.
-FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix]
+# The object, the path, a sentence, and how to mend it, or which other object it is about as well, where that is known.
+FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix] | tuple[Key, Path, str, Key] | tuple[Key, Path, str, Fix, Key]
 FleetCheck = Callable[[Fleet], Iterable[FleetTold]]
 
 

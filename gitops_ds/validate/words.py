@@ -17,6 +17,16 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def distance(word: str, other: str) -> int:
+    """How many letters must be changed, added or taken away to make one word of the other; upper and lower case are the same."""
+    row = list(range(len(other) + 1))
+    for mine in word.lower():
+        before, row[0] = row[0], row[0] + 1
+        for column, theirs in enumerate(other.lower(), 1):
+            before, row[column] = row[column], min(before + (mine != theirs), row[column] + 1, row[column - 1] + 1)
+    return row[-1]
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`: did you mean "X"?`, or nothing."""
     found = nearest(word, known)

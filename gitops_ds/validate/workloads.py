@@ -10,54 +10,82 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gitops_ds.kinds import requirements
+from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate.rule import at, pod_specs, section
+from gitops_ds.validate.rule import Told, at, pod_specs, section
 
 _SELECTING: Final = frozenset({"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet"})
 _PERCENT: Final = re.compile(r"[0-9]+%\Z", re.ASCII)
 _SELECTOR: Final[Path] = ("spec", "selector")
+_LABELS: Final[Path] = ("spec", "template", "metadata", "labels")
 _ROLLING: Final[Path] = ("spec", "updateStrategy", "rollingUpdate")
+_UNAVAILABLE: Final[Path] = (*_ROLLING, "maxUnavailable")
+
+_NAME: Final = "app.kubernetes.io/name"
+# The labels that say who an agent is, in the order in which they are looked for.
+_NAMING: Final = (_NAME, "k8s-app", "app", "name")
 
 
-def selector_matches(body: Body) -> Iterator[tuple[Path, str]]:
+def selector_matches(body: Body) -> Iterator[Told]:
     """DS101: the selector must match the labels of the template."""
     selector = section(at(body, _SELECTOR))
     if body.get("kind") not in _SELECTING or not _has_conditions(selector):
         return
-    labels = section(at(body, ("spec", "template", "metadata", "labels")))
-    for key, value in section(selector.get("matchLabels")).items():
+    labels, wanted = section(at(body, _LABELS)), section(selector.get("matchLabels"))
+    for key, value in wanted.items():
         if (labels.get(key) or "") != (value or "") or key not in labels:
             says = f'says "{labels[key]}"' if key in labels else "does not have it"
-            yield (*_SELECTOR, "matchLabels", key), f"the selector wants the label {key}: {value}, the pod template {says}"
+            message = f"the selector wants the label {key}: {value}, the pod template {says}"
+            yield (*_SELECTOR, "matchLabels", key), message, _labelled(key, value or "")
     held = {key: str(value or "") for key, value in labels.items()}
     for index, entry in enumerate(selector.get("matchExpressions") or ()):
-        if not requirements.matches(requirements.from_body(entry), held):
-            yield (
-                (*_SELECTOR, "matchExpressions", index),
-                "the labels of the pod template do not meet this condition of the selector",
-            )
+        asked = requirements.from_body(entry)
+        if not requirements.matches(asked, held):
+            path = (*_SELECTOR, "matchExpressions", index)
+            message = "the labels of the pod template do not meet this condition of the selector"
+            if asked.operator == "In" and len(asked.values) == 1 and asked.key not in wanted:
+                yield path, message, _labelled(asked.key, asked.values[0])
+            else:
+                yield path, message
 
 
-def selector_is_said(body: Body) -> Iterator[tuple[Path, str]]:
+def _labelled(key: str, value: str) -> Fix:
+    # The selector of an object that is there can't be changed, its pods' labels can.
+    return Fix(f"give the pods the label {key}: {value}", (Mend((*_LABELS, key), value),))
+
+
+def selector_is_said(body: Body) -> Iterator[Told]:
     """DS102: an empty selector would own every pod of the namespace."""
-    if body.get("kind") in _SELECTING and not _has_conditions(section(at(body, _SELECTOR))):
-        yield _SELECTOR, "the selector is empty: name the labels of the pod template under matchLabels"
+    if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
+        return
+    message = "the selector is empty: name the labels of the pod template under matchLabels"
+    labels = section(at(body, _LABELS))
+    key = next((one for one in _NAMING if labels.get(one)), None)
+    name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
+    if not name:
+        yield _SELECTOR, message
+        return
+    key = key or _NAME
+    mends = (Mend((*_SELECTOR, "matchLabels", key), name), Mend((*_LABELS, key), name))
+    yield _SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends)
 
 
-def rollout_moves(body: Body) -> Iterator[tuple[Path, str]]:
+def rollout_moves(body: Body) -> Iterator[Told]:
     """DS201: with both numbers 0 no pod could ever be replaced."""
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
-        yield (*_ROLLING, "maxUnavailable"), "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+        message = "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+        yield _UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),))
 
 
-def one_budget(body: Body) -> Iterator[tuple[Path, str]]:
+def one_budget(body: Body) -> Iterator[Told]:
     """DS202: surge asks for maxUnavailable 0, which is 1 where it is not said."""
     numbers = _rolling(body)
     if numbers and _counts(numbers[0]) and _counts(numbers[1]):
         said = section(at(body, _ROLLING)).get("maxUnavailable") is not None
         why = "" if said else ", which is 1 where it is not said"
-        yield (*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}"
+        fix = Fix("maxUnavailable: 0", (Mend(_UNAVAILABLE, 0),), safe=True)
+        yield (*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}", fix
 
 
 def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
@@ -70,19 +98,23 @@ def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
             yield (*_ROLLING, field), f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%'
 
 
-def always_restarts(body: Body) -> Iterator[tuple[Path, str]]:
+def always_restarts(body: Body) -> Iterator[Told]:
     """DS418."""
     for path, spec in pod_specs(body):
         policy = spec.get("restartPolicy") or "Always"
         if body.get("kind") in _SELECTING and policy != "Always":
-            yield (*path, "restartPolicy"), f"restartPolicy {policy}: the pods of a {body['kind']} can only have Always"
+            way = (*path, "restartPolicy")
+            message = f"restartPolicy {policy}: the pods of a {body['kind']} can only have Always"
+            yield way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
 
 
-def no_deadline(body: Body) -> Iterator[tuple[Path, str]]:
+def no_deadline(body: Body) -> Iterator[Told]:
     """DS419."""
     for path, spec in pod_specs(body):
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
-            yield (*path, "activeDeadlineSeconds"), f"a {body['kind']} does not take activeDeadlineSeconds: remove it"
+            way = (*path, "activeDeadlineSeconds")
+            message = f"a {body['kind']} does not take activeDeadlineSeconds: remove it"
+            yield way, message, Fix("remove activeDeadlineSeconds", (Mend(way),), safe=True)
 
 
 def _has_conditions(selector: Any) -> bool:

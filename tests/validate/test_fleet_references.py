@@ -122,7 +122,7 @@ def test_the_namespace_says_which_level_it_enforces() -> None:
     assert not list(fleet.admitted(of(wanting)))
     assert not list(fleet.admitted(of(wanting, space)))
     space["metadata"] = {"name": "logging", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}
-    ((_, _, message),) = fleet.admitted(of(wanting, space))
+    ((_, _, message, _),) = fleet.admitted(of(wanting, space))
     assert message == "the namespace enforces baseline, and no pod can be made: it does not take hostPID"
 
 
