@@ -23,9 +23,9 @@ class CommitInfo:
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The files of one commit under the wanted path (names relative to it), and what could not be taken.
+    """The files of one commit under the wanted path (names relative to it), and what could not be taken. Each is only itself.
 
     `commit` is None for a work tree as it stands. `findings` name symlinks, submodules and other entries that are refused.
     `expanded` holds, for a directory with a kustomization.yaml, the plain manifests that kustomize made of it, and `placed` by the

@@ -52,6 +52,8 @@ class Patterns:
 
     def take(self, path: PurePosixPath) -> bool:
         """Whether the file at this path is taken."""
+        if not self.lines:
+            return False
         names = path.parts
         matched = [(line, line.matches(names)) for line in reversed(self.lines)]
         for at in range(len(names)):

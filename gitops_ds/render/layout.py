@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -50,6 +51,10 @@ class File:
         return value if isinstance(value, str) else ""
 
 
+# The order of paths themselves, without asking them in pairs.
+_PARTS = attrgetter("parts")
+
+
 @dataclass(frozen=True)
 class Layout:
     """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked for.
@@ -77,7 +82,7 @@ class Layout:
     def agents(self) -> Mapping[str, tuple[PurePosixPath, ...]]:
         """The files of agents/NAME/ by NAME, those that kustomize made included."""
         found: dict[str, list[PurePosixPath]] = {}
-        for path in sorted({*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}):
+        for path in sorted({*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}, key=_PARTS):
             if len(path.parts) > 2 and path.parts[0] == "agents":
                 found.setdefault(path.parts[1], []).append(path)
         # One whose kustomization could not be built is an agent all the same: else what names it would be wrong as well.
@@ -123,6 +128,7 @@ class Layout:
         return {path.stem: self.read(path) for path in paths}
 
 
+@lru_cache(maxsize=4)  # each cluster asks for it: base and head, and what a fix tries
 def read(snapshot: Snapshot) -> Layout:
     """The layout of a snapshot: what is ignored is not in it."""
     settings_path = PurePosixPath(SETTINGS)
@@ -135,7 +141,7 @@ def read(snapshot: Snapshot) -> Layout:
     taken = ignore.patterns(lines)
     files = {
         path: snapshot.files[path]
-        for path in sorted(snapshot.files)
+        for path in sorted(snapshot.files, key=_PARTS)
         if path not in snapshot.consumed and not taken.take(path) and not _hidden(path)
     }
     return Layout(snapshot, files, settings, bool(settings.name) or any(_is_ours(path) for path in files), taken)

@@ -110,4 +110,4 @@ def _walked(root: Path) -> Iterator[bytes]:
         links = [d for d in directories if os.path.islink(os.path.join(where, d))]  # noqa: PTH114, PTH118  names are bytes
         directories[:] = [d for d in directories if d != b".git"]
         for name in (*names, *links):
-            yield os.path.relpath(os.path.join(where, name), base)  # noqa: PTH118  names are bytes
+            yield os.path.join(where, name)[len(base) :].lstrip(b"/")  # noqa: PTH118  names are bytes

@@ -18,6 +18,16 @@ Said = tuple[Path, str]
 Part = Mapping[str, Any]
 
 
+# Fields that most pods don't have: what is not there costs nothing.
+_SELDOM_MISSING: Final = frozenset(("dnsPolicy", "dnsConfig", "topologySpreadConstraints", "os", "securityContext"))
+_SELDOM_WRONG: Final = frozenset(
+    (
+        *("shareProcessNamespace", "hostUsers", "hostnameOverride", "dnsConfig", "hostAliases", "securityContext"),
+        *("topologySpreadConstraints", "os", "ephemeralContainers"),
+    )
+)
+
+
 def missing(body: Body) -> Iterator[Said]:
     """DS005: what a pod can't do without."""
     template = pod_path(body)
@@ -26,6 +36,8 @@ def missing(body: Body) -> Iterator[Said]:
     for path, spec in pod_specs(body):
         if spec.get("containers") == []:
             yield (*path, "containers"), "the pod has no container"
+        if _SELDOM_MISSING.isdisjoint(spec):
+            continue
         if spec.get("dnsPolicy") == "None" and not section(spec.get("dnsConfig")).get("nameservers"):
             yield (*path, "dnsConfig"), "dnsPolicy None needs dnsConfig with nameservers"
         if (config := spec.get("dnsConfig")) is not None:
@@ -53,10 +65,13 @@ def _missing_of_security(way: Path, context: Part) -> Iterator[Said]:
 def values(body: Body) -> Iterator[Said]:
     """DS006: values that a field of a pod does not take, alone or beside another."""
     for path, spec in pod_specs(body):
-        yield from _host(path, spec)
         metadata = (*path[:-1], "metadata")
         if annotations := section(at(body, metadata)).get("annotations"):
             yield from _annotations((*metadata, "annotations"), annotations, spec, body)
+        yield from _windows(path, spec, body)
+        if _SELDOM_WRONG.isdisjoint(spec):
+            continue
+        yield from _host(path, spec)
         if (config := spec.get("dnsConfig")) is not None:
             yield from _dns((*path, "dnsConfig"), config)
         for index, alias in enumerate(items(spec.get("hostAliases"))):
@@ -65,7 +80,6 @@ def values(body: Body) -> Iterator[Said]:
         if (context := spec.get("securityContext")) is not None:
             yield from _security((*path, "securityContext"), context)
             yield from _sysctls((*path, "securityContext", "sysctls"), items(context.get("sysctls")), spec)
-        yield from _windows(path, spec, body)
         yield from _spreading((*path, "topologySpreadConstraints"), items(spec.get("topologySpreadConstraints")))
         if (system := section(spec.get("os")).get("name")) is not None:
             yield from _of_system(path, spec, system, body)
