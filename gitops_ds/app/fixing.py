@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 from gitops_ds.app import mending, repositories
@@ -35,6 +36,7 @@ _Object = tuple[str, Key]
 # A fix may uncover something else that can be fixed, and two at one place take turns.
 _MOST_TURNS: Final = 10
 _TEMPLATE: Final[Path] = ("spec", "template")
+_API: Final[Path] = ("apiVersion",)
 
 _NO_PLACE: Final = "what is rendered there is not written so in one place: change it by hand"
 _AT_ONE_PLACE: Final = "another fix changes the same place"
@@ -61,6 +63,7 @@ class _Candidate:
 
     edits: tuple[FileEdit, ...]
     findings: tuple[Finding, ...]
+    safe: bool
 
 
 @dataclass(slots=True)
@@ -86,10 +89,12 @@ def fix(checked: Checked, check: Check, *, unsafe: bool = False) -> Fixed:
     for _ in range(_MOST_TURNS):
         candidates, left = _candidates(checked, may_restart, unsafe=unsafe)
         turn = _Turn(checked, check, checked)
-        apart, waiting = _apart(candidates)
-        _settle(turn, apart)
+        # What is safe comes first: it may show a proposal to be about something that was not meant.
+        for safe in (True, False):
+            apart, waiting = _apart(one for one in candidates if one.safe is safe) if not turn.taken else ([], [])
+            _settle(turn, apart)
+            left |= {finding: _AT_ONE_PLACE for one in waiting for finding in one.findings}
         left |= dict(turn.left)
-        left |= {finding: _AT_ONE_PLACE for one in waiting for finding in one.findings}
         if not turn.taken:
             break
         done += [finding for one in turn.taken for finding in one.findings]
@@ -156,7 +161,7 @@ def _candidates(
         elif restarted:
             left[finding] = _RESTARTS.format(restarted)
         else:
-            known = by_edits.setdefault(repr(edits), _Candidate(tuple(edits), ()))
+            known = by_edits.setdefault(repr(edits), _Candidate(tuple(edits), (), bool(finding.fix and finding.fix.safe)))
             by_edits[repr(edits)] = replace(known, findings=(*known.findings, finding))
     return list(by_edits.values()), left
 
@@ -245,16 +250,18 @@ def _tried(turn: _Turn, candidates: Sequence[_Candidate]) -> Checked | str:
 
 def _harm(before: Checked, after: Checked, mended: Sequence[Finding]) -> str:
     """What the fixes do beside what they say; empty if nothing."""
-    was = {_who(finding) for finding in _refused(before)}
-    for finding in _refused(after):
-        if _who(finding) not in was:
-            return f"then {finding.rule} would be against it: {finding.message}"
     mends: dict[_Object, list[Mend]] = {}
     for finding in mended:
         for name in _names(before):
             if finding.object and finding.fix and finding.cluster in ("", name):
                 mends.setdefault((name, finding.object), []).extend(finding.fix.mends)
-    old, new = _bodies(before), _bodies(after)
+    made = _bodies(after)
+    names = {one: _as_before(one, body, mends) for one, body in made.items()}
+    was = {_who(finding) for finding in _refused(before)}
+    for finding in _refused(after):
+        if _who(finding, names) not in was:
+            return f"then {finding.rule} would be against it: {finding.message}"
+    old, new = _bodies(before), {names[one]: body for one, body in made.items()}
     for one in dict.fromkeys((*old, *new)):
         if one not in old or one not in new:
             return f"{one[1]} would come or go"
@@ -272,14 +279,26 @@ def _harm(before: Checked, after: Checked, mended: Sequence[Finding]) -> str:
     return ""
 
 
+def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]) -> _Object:
+    """Which object it was: a fix may have brought it to the group where its kind is served now."""
+    cluster, key = one
+    for (_, old), some in mends.items():
+        if replace(old, group=key.group) == key and any((_API, body.get("apiVersion")) == (mend.path, mend.value) for mend in some):
+            return cluster, old
+    return one
+
+
 def _refused(checked: Checked) -> Iterator[Finding]:
     """What is refused anywhere, be it told or not."""
     every = (*checked.findings, *(finding for one in checked.prepared for finding in one.findings))
     return (finding for finding in every if finding.refused)
 
 
-def _who(finding: Finding) -> tuple[str, Key | str]:
-    return finding.cluster, finding.object or (finding.place.file if finding.place else "")
+def _who(finding: Finding, names: Mapping[_Object, _Object] = MappingProxyType({})) -> tuple[str, Key | str]:
+    if finding.object is None:
+        return finding.cluster, finding.place.file if finding.place else ""
+    one = (finding.cluster, finding.object)
+    return names.get(one, one)
 
 
 def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:

@@ -9,7 +9,7 @@ from typing import Final
 from gitops_ds.kinds import openapi
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Path, group_of
-from gitops_ds.validate import explain, kubernetes, words
+from gitops_ds.validate import explain, kubernetes, rule, words
 from gitops_ds.validate.explain import Problem
 
 API_VERSION, ELSEWHERE = "DS008", "DS009"
@@ -115,9 +115,10 @@ def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
     Safe for workloads: what they mean is the same, once their selector (which the old versions took from the labels) is said.
     """
     kind = str(body.get("kind"))
-    if f"{version}/{kind}" not in schemas.kinds or not schemas.passes(version, kind, {**body, "apiVersion": version}):
-        return None
-    return Fix(f"write {version}", (Mend(("apiVersion",), version),), safe=kind in _WORKLOADS_1_16)
+    safe = version == "apps/v1" and bool(rule.section(body.get("spec")).get("selector"))
+    if safe or schemas.passes(version, kind, {**body, "apiVersion": version}):
+        return Fix(f"write {version}", (Mend(("apiVersion",), version),), safe)
+    return None
 
 
 def _unserved(body: Body, schemas: kubernetes.Schemas) -> Complaint:
