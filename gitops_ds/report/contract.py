@@ -7,7 +7,7 @@ from typing import Any
 from gitops_ds.kinds import served
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.objects import show_path
+from gitops_ds.model.objects import Key, show_path
 from gitops_ds.report.findings import Report, dumps
 
 
@@ -34,10 +34,19 @@ def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
     else:
         told |= {"file": "", "line": 0, "column": 0}
     if key:
-        served_as = served.RESOURCES.get((key.group, key.kind))
-        version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
-        told["object"] = {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}
+        told["object"] = _object(key)
+    if finding.other:
+        other, there = finding.other
+        told["other"] = {"object": _object(other)}
+        if there:
+            told["other"] |= {"file": there.file, "line": there.line, "column": there.column}
     told |= {"environment": finding.cluster, "path": show_path(finding.path), "fingerprint": fingerprint}
     if finding.fix:
         told["fix"] = {"description": finding.fix.words, "safe": finding.fix.safe}
     return told
+
+
+def _object(key: Key) -> dict[str, str]:
+    served_as = served.RESOURCES.get((key.group, key.kind))
+    version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
+    return {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}

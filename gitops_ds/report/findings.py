@@ -157,7 +157,9 @@ def report(
         hidden,
         harmless(root),
         tuple((_harmless(finding, hidden), harmless(hidden.within(reason))) for finding, reason in answered),
-        replacements=tuple(_tellable((replacements or {}).get(finding, ()), files, hidden) for finding in raw),
+        replacements=tuple(
+            () if hidden.at(finding) else _tellable((replacements or {}).get(finding, ()), files, hidden) for finding in raw
+        ),
     )
 
 
@@ -302,6 +304,7 @@ def _harmless(finding: Finding, hidden: secrets.Secrets) -> Finding:
         path=_harmless_path(finding.path),
         cluster=harmless(finding.cluster),
         fix=fix,
+        other=finding.other and (_harmless_key(finding.other[0]), _harmless_place(finding.other[1])),
     )
 
 

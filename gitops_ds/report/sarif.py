@@ -50,7 +50,7 @@ def as_json(report: Report, about: About, largest: int = LARGEST) -> str:
     }
     changes = dict(zip(report.findings, report.replacements, strict=False))
     results = [
-        _result(finding, fingerprint, report, index) | _fixes(finding, changes.get(finding, ()), report)
+        _result(finding, fingerprint, report, index) | _related(finding, report) | _fixes(finding, changes.get(finding, ()), report)
         for finding, fingerprint in zip(report.findings[:MOST_RESULTS], report.fingerprints, strict=False)
     ]
     text = _log(driver, about, results, len(report.findings))
@@ -137,6 +137,18 @@ def _result(finding: Finding, fingerprint: str, report: Report, index: Mapping[s
         "locations": [location],
         "partialFingerprints": {"primaryLocationLineHash": fingerprint},
     }
+
+
+def _related(finding: Finding, report: Report) -> dict[str, Any]:
+    """Where the other object is that a finding is about."""
+    key, place = finding.other or (None, None)
+    if place is None:
+        return {}
+    physical = {
+        "artifactLocation": {"uri": quote(report.within(place.file))},
+        "region": {"startLine": max(place.line, 1), "startColumn": max(place.column, 1)},
+    }
+    return {"relatedLocations": [{"id": 1, "physicalLocation": physical, "message": {"text": str(key) or finding.rule}}]}
 
 
 def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report) -> dict[str, Any]:

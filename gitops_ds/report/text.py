@@ -28,6 +28,8 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         yield from ((f"  {'':>5} | {line}", None) for line in more)
         if finding.place and finding.place.line:
             yield from ((line, None) for line in _excerpt(finding, report, source(finding.place.file)))
+        if finding.other and finding.other[1]:
+            yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
     yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None

@@ -82,7 +82,7 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
     elif isinstance(value, str) and _reads_as(value) & set(kinds):
         hint = f": write {value}, without quotes"
         plain = value == "true" if value in ("true", "false") else int(value)
-        fix = Fix(f"write {value}", (Mend(path, plain),), safe=True) if str(plain).lower() == value else None
+        fix = Fix("take its quotes away", (Mend(path, plain),), safe=True) if as_text(plain) == value else None
     return Problem(TYPE, path, f"{_name(path)} must be {words.wanted(kind)}, not {words.shown(value)}{hint}", fix=fix)
 
 
@@ -92,8 +92,8 @@ def as_text(value: bool | int | float) -> str:
 
 
 def quoted(path: Path, text: str, *, safe: bool) -> Fix:
-    """A text in quotes, where without them it is something else."""
-    return Fix(f'write "{text}"', (Mend(path, text),), safe)
+    """A text in quotes, where without them it is something else. The words don't repeat it: it may be a secret."""
+    return Fix("put quotes around it", (Mend(path, text),), safe)
 
 
 def _reads_as(text: str) -> set[str]:

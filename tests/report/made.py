@@ -74,6 +74,7 @@ class _Pick:
         return Place(self.text(), self.chance.randrange(50), self.chance.randrange(200)) if known else None
 
     def finding(self) -> Finding:
+        other = (self.key(), self.place()) if self.chance.random() < 0.3 else None
         steps: tuple[str | int, ...] = (self.text(), self.chance.randrange(9), Member(self.text()))
         return Finding(
             self.chance.choice(RULES),
@@ -86,6 +87,7 @@ class _Pick:
             self.place(),
             self.text() if self.chance.random() < 0.5 else "",
             Fix(self.text(), ()) if self.chance.random() < 0.3 else None,
+            other,
         )
 
     def some(self, make: Callable[[], T], most: int) -> list[T]:

@@ -1,0 +1,70 @@
+"""A finding about two objects leads to both: in text, in JSON and in SARIF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+
+from gitops_ds.model.finding import Place
+from gitops_ds.report import sarif, text
+from tests.cli.test_fix import AGENT, check, holding
+from tests.report import made
+from tests.report.test_forges import VALIDATOR
+
+OTHER = AGENT.replace("  name: agent\n  namespace", "  name: other\n  namespace")
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/check-report.schema.json").read_text())
+
+
+def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
+    told = check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--fail-on", "error").stdout
+    lines = told.splitlines()
+    found = next(number for number, line in enumerate(lines) if "DS104" in line)
+    assert lines[found].startswith("agent.yaml:12:")
+    assert lines[found + 3] == f"  {'':>5} = also: sub/other.yaml:5:9: DaemonSet logging/other"
+
+
+def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
+    told = json.loads(check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "json").stdout)
+    jsonschema.validate(told, SCHEMA)
+    others = {one["object"]["name"]: one["other"] for one in told["findings"] if one["rule"] == "DS104"}
+    assert others["agent"] == {
+        "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "other"},
+        "file": "sub/other.yaml",
+        "line": 5,
+        "column": 9,
+    }
+    assert others["other"]["file"] == "agent.yaml"
+    assert [one for one in told["findings"] if one["rule"] != "DS104" and "other" in one] == []
+
+
+def test_sarif_has_it_as_a_related_location(tmp_path: Path) -> None:
+    log = json.loads(check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "sarif").stdout)
+    assert [error.message for error in VALIDATOR.iter_errors(log)] == []
+    found = [one["relatedLocations"] for one in log["runs"][0]["results"] if one["ruleId"] == "DS104"]
+    (first,), (second,) = found
+    assert first["physicalLocation"] == {
+        "artifactLocation": {"uri": "sub/other.yaml"},
+        "region": {"startLine": 5, "startColumn": 9},
+    }
+    assert first["message"] == {"text": "DaemonSet logging/other"}
+    assert second["physicalLocation"]["artifactLocation"] == {"uri": "agent.yaml"}
+
+
+def test_an_object_that_is_gone_has_no_place(tmp_path: Path) -> None:
+    """DS701: the old name is only in the base."""
+    fleet = holding(tmp_path, {"agent.yaml": AGENT})
+    (fleet / "agent.yaml").write_text(OTHER)
+    told = json.loads(check(fleet, "--base", "HEAD", "-o", "json").stdout)
+    jsonschema.validate(told, SCHEMA)
+    (renamed,) = [one for one in told["findings"] if one["rule"] == "DS701"]
+    assert renamed["other"] == {"object": {**renamed["object"], "name": "agent"}}
+
+
+def test_it_is_as_harmless_as_the_rest() -> None:
+    evil = made.finding(other=(made.AGENT, Place("\n::error::x", 1, 1)))
+    assert "::error" not in "\n".join(line for line in text.as_text(made.report(evil)).splitlines() if line.startswith("::"))
+    assert "\n::error" not in text.as_text(made.report(evil))
+    (result,) = json.loads(sarif.as_json(made.report(evil), made.about()))["runs"][0]["results"]
+    assert result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "%5Cn%3A%3Aerror%3A%3Ax"
