@@ -1,12 +1,20 @@
-"""`make bench`: all figures, or those named: python -m benchmarks start validate apply rollouts decide."""
+"""`make bench`: all figures, or those named: python -m benchmarks start validate check changes apply rollouts decide."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import apply, decide, rollouts, start, validate
+from benchmarks import apply, changes, check, decide, rollouts, start, validate
 
-PARTS = {"start": start.main, "validate": validate.main, "apply": apply.main, "rollouts": rollouts.main, "decide": decide.main}
+PARTS = {
+    "start": start.main,
+    "validate": validate.main,
+    "check": check.main,
+    "changes": changes.main,
+    "apply": apply.main,
+    "rollouts": rollouts.main,
+    "decide": decide.main,
+}
 
 for name in sys.argv[1:] or PARTS:
     print(f"\n# {name}", flush=True)

@@ -25,11 +25,14 @@ def names(body: Body) -> Iterator[tuple[Path, str]]:
     """Names of the object, its namespace, containers, ports and volumes; keys and values of labels; size of annotations."""
     yield from _metadata(body)
     path = pod_path(body)
+    if path is None:
+        return
     if path:
         yield from _labels((*path, "metadata"), section(at(body, (*path, "metadata"))))
         yield from pairs(("spec", "selector", "matchLabels"), section(at(body, ("spec", "selector", "matchLabels"))))
     for way, container in containers(body):
-        yield from _label((*way, "name"), container.get("name"))
+        if problem := _no_label(container.get("name")):
+            yield (*way, "name"), problem
         for index, port in enumerate(items(container.get("ports"))):
             name = port.get("name")
             if name and not port_name(name):
@@ -37,7 +40,8 @@ def names(body: Body) -> Iterator[tuple[Path, str]]:
                 yield (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
     for way, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
-            yield from _label((*way, "volumes", index, "name"), volume.get("name"))
+            if problem := _no_label(volume.get("name")):
+                yield (*way, "volumes", index, "name"), problem
 
 
 _FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
@@ -56,7 +60,8 @@ def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
         if name in (".", "..") or "/" in name or "%" in name:
             yield ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
     elif body.get("kind") in _ONE_LABEL:
-        yield from _label(("metadata", "name"), name)
+        if problem := _no_label(name):
+            yield ("metadata", "name"), problem
     elif name and isinstance(name, str) and not subdomain(name):
         hint = "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at each end"
         yield ("metadata", "name"), f'"{name}" is no name: {hint}'
@@ -64,8 +69,8 @@ def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
     of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
     if prefix and ("/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))):
         yield ("metadata", "generateName"), f'"{prefix}" can\'t begin a name'
-    if namespace and not _is_of_whole_cluster(body):
-        yield from _label(("metadata", "namespace"), namespace)
+    if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
+        yield ("metadata", "namespace"), problem
     for index, one in enumerate(metadata.get("finalizers") or ()):
         if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
             yield ("metadata", "finalizers", index), f'"{one}" is no name of a finalizer'
@@ -78,7 +83,7 @@ def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
     for key in annotations:
         if not qualified(key.lower()):
             yield (*path, "annotations", key), f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}'
-    size = sum(len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items())
+    size = sum([len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()])
     if size > _ANNOTATIONS_AT_MOST:
         yield (*path, "annotations"), f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken"
 
@@ -123,11 +128,14 @@ def subdomain(name: str) -> bool:
     return len(name) <= 253 and _SUBDOMAIN.match(name) is not None
 
 
+@lru_cache(4096)
 def port_name(name: str) -> bool:
     """Whether a text can be the name of a container's port."""
     return _PORT_NAME.match(name) is not None
 
 
-def _label(path: Path, name: Any) -> Iterator[tuple[Path, str]]:
-    if name and isinstance(name, str) and not label(name):
-        yield path, f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or digit at each end'
+def _no_label(name: Any) -> str:
+    """What is wrong with a name that must be a DNS label; nothing where there is none."""
+    if not name or not isinstance(name, str) or label(name):
+        return ""
+    return f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or digit at each end'

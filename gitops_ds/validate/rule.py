@@ -84,6 +84,8 @@ _NONE: Final[Mapping[str, Any]] = {}
 
 def section(value: Any) -> Mapping[str, Any]:
     """A mapping that may be left out or null."""
+    if value is None:  # most of what is asked for is not there
+        return _NONE
     return value if isinstance(value, _MAPPING) else _NONE
 
 
@@ -103,6 +105,8 @@ def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], 
     def of_body(body: Body) -> Iterable[Told]:
         if body.get("kind") != "DaemonSet":
             return ()
+        if type(body) is Looked:
+            return check(body, body.spec, body.pod)
         spec = section(body.get("spec"))
         return check(body, spec, section(section(spec.get("template")).get("spec")))
 
@@ -135,16 +139,23 @@ def at(body: Any, path: Path) -> Any:
 
 
 class Looked(dict[str, Any]):
-    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is found once."""
+    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is found once.
 
-    __slots__ = ("containers", "pod_specs")
+    `spec` and `pod` are a DaemonSet's and its pods'.
+    """
 
+    __slots__ = ("containers", "pod", "pod_specs", "spec")
+
+    spec: Mapping[str, Any]
+    pod: Mapping[str, Any]
     pod_specs: Sequence[tuple[Path, Mapping[str, Any]]]
     containers: Sequence[tuple[Path, Mapping[str, Any]]]
 
     def __init__(self, body: Body) -> None:
         """Looks for its pods and their containers."""
         super().__init__(body)
+        self.spec = section(body.get("spec"))
+        self.pod = section(section(self.spec.get("template")).get("spec"))
         self.pod_specs = _pod_specs(body)
         self.containers = _containers(self.pod_specs)
 
