@@ -136,20 +136,23 @@ class _Unknown:
 
     def _moved(self, home: _Home) -> Fix | None:
         """To where it belongs, if that is one place, and nothing is there."""
+        way = self.way(home)
+        if way is None or self.value is None or at(self.body, (*way, self.path[-1])) is not None:
+            return None
+        place = (*way, self.path[-1])
+        return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
+
+    def way(self, home: _Home) -> Path | None:
+        """The way to the mapping that a home is in this body, in a list to the one that the field is in; None: not there."""
         way: Path = ()
         for step in home:
-            name = step.removesuffix("[]")
-            way = (*way, name)
-            if name != step:
-                if self.path[: len(way)] != way or not isinstance(self.path[len(way)], int):
+            way = (*way, step.removesuffix("[]"))
+            if step.endswith("[]"):
+                inside = self.path[: len(way) + 1]
+                if inside[:-1] != way or not isinstance(inside[-1], int):
                     return None
-                way = self.path[: len(way) + 1]
-            elif at(self.body, way) is not None and not isinstance(at(self.body, way), Mapping):
-                return None
-        place = (*way, self.path[-1])
-        if self.value is None or at(self.body, place) is not None:
-            return None
-        return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
+                way = inside
+        return way if isinstance(at(self.body, way), Mapping) else None
 
 
 # The letters that a slip of the pen changes.
@@ -157,20 +160,20 @@ _SLIP = 2
 
 
 def _belongs(definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks) -> _Home | None:
-    """Where in the same kind a field of this name takes this value: the home that shares most of the path, then the shortest."""
+    """Where in the same kind a field of this name takes this value: what is there, shares most of the path, then the shortest."""
     if words.nearest(str(unknown.path[-1]), unknown.known):
         return None
     field, parent = unknown.path[-1], tuple(step for step in unknown.path[:-1] if isinstance(step, str))
-    best: tuple[int, int, _Home] | None = None
+    best: tuple[bool, int, int, _Home] | None = None
     for home, name in _homes(definitions, root):
         schema = definitions[name].get("properties", {}).get(field)
         steps = tuple(step.removesuffix("[]") for step in home)
         if schema is None or steps == parent or not checks.passes(schema, unknown.value):
             continue
         shared = sum(1 for _ in _common(steps, parent))
-        rank = (-shared, len(home), home)
+        rank = (unknown.way(home) is None, -shared, len(home), home)
         best = min(best, rank) if best else rank
-    return best[2] if best else None
+    return best[-1] if best else None
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:

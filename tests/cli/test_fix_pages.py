@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,10 +18,12 @@ from gitops_ds.model.finding import Finding
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import yaml_text
 from gitops_ds.validate import pages, rules
+from tests.validate import test_node_pages
 from tests.validate.test_rule_pages import manifest
 
 FILE = PurePosixPath("agent.yaml")
-PAGES = {rule: page for rule in sorted({rule.id for rule in rules.RULES}) if (page := pages.of(rule))}
+TOLD_BY_SCHEMAS = ("DS003", "DS004", "DS008")
+PAGES = {rule: page for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rules.RULES)}) if (page := pages.of(rule))}
 EXAMPLES = [(rule, number) for rule, page in PAGES.items() for number in range(len(page.wrong))]
 
 
@@ -62,6 +66,25 @@ def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
     assert (again.files, again.done) == ({}, ())
     for file, data in fixed.files.items():
         assert_comments_stay(before.snapshot.files[file].decode(), data.decode())
+
+
+WIDE_PAGES = {rule: page for rule in test_node_pages.RULES if rule not in test_node_pages.ELSEWHERE and (page := pages.of(rule))}
+
+
+@pytest.mark.parametrize(("rule", "number"), [(rule, n) for rule, page in WIDE_PAGES.items() for n in range(len(page.wrong))])
+def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) -> None:
+    sides = test_node_pages.sides_of(rule, WIDE_PAGES[rule].wrong[number])
+    again = partial(_look_again, sides)
+    before = again(sides.head)
+    fixed = fixing.fix(before, again, unsafe=True)
+    mended = {one.on_cluster("") for one in before.findings if one.fix and one.rule == rule}
+    assert not [(one.path, why) for one, why in fixed.left if one.rule == rule]
+    assert mended <= {one.on_cluster("") for one in fixed.done}
+    assert not mended or not [one for one in fixed.checked.findings if one.rule == rule], "it is enough"
+
+
+def _look_again(sides: Sides, snapshot: Snapshot) -> Checked:
+    return checking.of(replace(sides, head=snapshot), Wanted())
 
 
 def assert_comments_stay(before: str, after: str) -> None:

@@ -69,17 +69,21 @@ def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
     return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
 
 
-def found(rule: str, text: str) -> list[Finding]:
+def sides_of(rule: str, text: str) -> Sides:
+    """What an example means, as a check gets it."""
     example = read(text)
     live = inventory.assemble(example.cluster) if example.cluster else Live()
     two_sides = bool(example.files["base"])
-    sides = Sides(
+    return Sides(
         snapshot(example.side("head", "once"), rule),
         snapshot(example.side("base"), rule) if two_sides else None,
         {"": live},
         snapshot(example.side("again"), rule) if example.files["again"] else None,
     )
-    told = checking.of(sides, Wanted()).findings
+
+
+def found(rule: str, text: str) -> list[Finding]:
+    told = checking.of(sides_of(rule, text), Wanted()).findings
     assert {finding.rule for finding in told if finding.refused} <= {rule}, told
     return [finding for finding in told if finding.rule == rule]
 
