@@ -45,12 +45,15 @@ def check(**given: Any) -> int:
 
 
 def _explain(rule: str) -> int:
-    from gitops_ds.validate import pages
+    from gitops_ds.validate import catalogue, pages
 
-    page = pages.of(rule.upper())
-    if page is None:
+    name = rule.upper()
+    if said := catalogue.OF_FILES.get(name):
+        click.echo(f"{name}: {said} (docs/rules.md, Reading files)")
+    elif page := pages.of(name):
+        click.echo(page.text, nl=False)
+    else:
         raise click.UsageError(f"--explain {rule}: there is no such rule; docs/rules.md lists them")
-    click.echo(page.text, nl=False)
     return 0
 
 

@@ -51,7 +51,9 @@ def prepare(
     ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
     census = pools.census(bundle.cluster, live) if live is not None else None
     fleet = Fleet(bundle.manifests, census, bundle.expected, ignored)
-    found = dict.fromkeys((*bundle.findings, *check.check(bundle, snapshot, fleet, files=files)))
+    # What reading and rendering tell knows nothing of the rules that a repository switches off.
+    told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
+    found = dict.fromkeys((*told, *check.check(bundle, snapshot, fleet, files=files)))
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet)
 
 

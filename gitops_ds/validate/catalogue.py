@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Final
+
 from gitops_ds.validate import changes, custom, fleet, promotion, reading, repository_rules, rules, suppressions
 from gitops_ds.validate.rule import Rule
 from gitops_ds.validate.sides import ChangeRule, ReachRule
@@ -12,8 +15,8 @@ Row = Rule | FleetRule | ChangeRule | ReachRule
 _HEAD = """# Rules
 
 `gitops-ds check --explain DS202` prints a rule's page: why, what is wrong, what is right, and who says so. A finding of a rule that
-is *refused* keeps a commit from being deployed, for the API server, or the creation of every pod, would refuse it. *Advice* never
-does; it is an error only for agents with a class, or with `profile: strict`.
+is *refused* keeps a commit from being deployed: it can't be rendered as it is meant, or the API server, or the creation of every
+pod, would refuse it. *Advice* never does; it is an error only for agents with a class, or with `profile: strict`.
 
 `rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single
 findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
@@ -23,20 +26,41 @@ findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 """
 
 
+# What reading a repository's files tells (gitops_ds/source), before there is anything for a rule to look at.
+OF_FILES: Final[Mapping[str, str]] = {
+    "SRC001": "a symbolic link is not followed: put the file itself there",
+    "SRC002": "a submodule is not read: put its files into the repository, or manage it as a repository of its own",
+    "SRC003": "a file is larger than what is read: move it away",
+    "SRC004": "a name is no plain UTF-8 path inside the repository, or is of no ordinary file: rename or remove it",
+    "SRC005": "more files or bytes than are read: name a smaller directory (`repository.path`) or raise `repository.limits`",
+    "SRC010": "neither kustomize nor kubectl is installed: install one, or commit the output of `kustomize build`",
+    "SRC011": "a kustomization names something that is somewhere else, and nothing is fetched: commit a copy, and name that",
+    "SRC012": "a kustomization names something that is not there: name what is there",
+    "SRC013": "kustomize refuses a kustomization: mend what it says",
+    "SRC014": "a kustomization is no single mapping, or wants a chart: name charts under `helm:` of the agent's `source.yaml`",
+}
+
+_FILES = """
+## Reading files
+
+What is told before any rule can look. It can't be switched off. It is refused; for files that no rule looks at it is a warning.
+
+| finding | what is so, and what to do |
+|---|---|
+"""
+
+
+def rows() -> Iterator[Row]:
+    """Every rule, by number; one that weighs differently from case to case has several."""
+    tables = (reading.RULES, rules.RULES, fleet.RULES, changes.RULES, promotion.RULES, repository_rules.RULES, suppressions.RULES)
+    every: list[Row] = [rule for table in tables for rule in table]
+    yield from sorted((*every, custom.RULE, rules.CRASHED), key=lambda rule: rule.id)
+
+
 def as_markdown() -> str:
     """The whole page."""
-    every: tuple[Row, ...] = (
-        *reading.RULES,
-        *rules.RULES,
-        *fleet.RULES,
-        *changes.RULES,
-        *promotion.RULES,
-        *repository_rules.RULES,
-        custom.RULE,
-        *suppressions.RULES,
-        rules.CRASHED,
-    )
-    return _HEAD + "".join(_row(rule) for rule in sorted(every, key=lambda rule: rule.id))
+    files = "".join(f"| {name} | {said} |\n" for name, said in OF_FILES.items())
+    return _HEAD + "".join(_row(rule) for rule in rows()) + _FILES + files
 
 
 def _row(rule: Row) -> str:

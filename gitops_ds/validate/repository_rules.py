@@ -15,10 +15,15 @@ from gitops_ds.validate.rule import Rule, advice, refused
 SAME_TWICE: Final = advice("DS805", Severity.ERROR, "a commit renders to the same objects each time", lambda _: (), on=False)
 _HAS_A_CLUSTER: Final = advice("DS806", Severity.ERROR, "an environment has a cluster", lambda _: (), on=False)
 
-# What is refused here is found while rendering (gitops_ds/render).
+# What is refused here, and DS804, is found while rendering (gitops_ds/render).
 RULES: Final[tuple[Rule, ...]] = (
     refused("DS602", "the variants of an agent share no node, whatever its labels", lambda _: ()),
     refused("DS603", "the variants of an agent leave out no node that it counts on, whatever its labels", lambda _: ()),
+    refused("DS801", "what the repository means can be rendered", lambda _: ()),
+    refused("DS802", "names that are used are known", lambda _: ()),
+    refused("DS803", "what is written for something finds it", lambda _: ()),
+    advice("DS804", Severity.INFO, "what is there is used", lambda _: ()),
+    advice("DS804", Severity.WARNING, "something in the repository is for a cluster", lambda _: ()),
     SAME_TWICE,
     refused("DS806", "the environment of a cluster is there", lambda _: ()),
     _HAS_A_CLUSTER,

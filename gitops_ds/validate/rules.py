@@ -1,6 +1,6 @@
-"""The table of rules: a new rule is one small function in a module of its family, and one row here.
+"""The table of rules over one object: a new rule is one small function in a module of its family, and one row here.
 
-For now it holds what an API server refuses and a schema can't see.
+Rules over a fleet, a change or a repository have tables of their own (catalogue.py joins them all).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", 
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 RULES: Final[tuple[Rule, ...]] = (
-    refused("DS005", "what is needed is there", api_fields.missing),
-    refused("DS006", "values that the field takes, and that go together", api_fields.values),
+    refused("DS005", "what is required is there", api_fields.missing),
+    refused("DS006", "values are among those that are allowed", api_fields.values),
     refused("DS010", "quantities can be read", pod_rules.amounts),
     refused("DS011", "names, labels and annotations can be kept", api_fields.names),
     advice("DS012", Severity.ERROR, "every place of a template is filled in", leftovers.filled_in),
@@ -90,7 +90,7 @@ RULES: Final[tuple[Rule, ...]] = (
         advice("DS413", Severity.WARNING, "images come from registries that are known", images.named_registry, on=False),
         images.from_registries,
     ),
-    refused("DS414", "names, ports and places of their own", pod_rules.once),
+    refused("DS414", "names, ports and places are there once", pod_rules.once),
     refused("DS415", "mounts have a volume, volumes have one source", pod_rules.volumes),
     advice("DS415", Severity.INFO, "volumes are mounted", container_rules.used_volumes),
     refused("DS418", "pods that are kept running restart always", workloads.always_restarts),
