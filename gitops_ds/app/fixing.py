@@ -275,6 +275,8 @@ def _harm(before: Checked, after: Checked, mended: Sequence[Finding]) -> str:
         if new[one] not in meant:
             where = f" on {cluster}" if cluster else ""
             what = f"{key} does not come out as it was meant" if one in mends else f"it would change {key} too"
+            if one in mends and new[one] == old[one] and before.snapshot.expanded:
+                what = f"helm or kustomize makes {key} of what is written there"
             return f"{what}{where}: change it by hand"
     return ""
 

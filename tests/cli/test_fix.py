@@ -100,6 +100,85 @@ def test_safe_fixes_are_written_and_told_and_every_other_byte_stays(fleet: Path)
     assert "can be fixed with --fix-unsafe\n" in done.stdout
 
 
+REFUSED = """\
+apiVersion: extensions/v1beta1   # from the old days
+kind: DaemonSet
+metadata: {name: agent, namespace: logging}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata:
+      lables: {app: agent}
+    spec:
+      containers:
+        - name: agent
+          image: registry.example.com/agent:1.2.3
+          imagePullPolicy: always   # or never
+          env:
+            - {name: PORT, value: 8080}
+            - name: VERSION
+              value: 1.10   # not 1.1
+            - {name: SWITCH, value: yes}
+            - {name: MODE, value: 0644}
+          ports: [{containerPort: "80"}]
+          resources: {requests: {memory: 64mi}}
+"""
+MENDED = (
+    ("extensions/v1beta1", "apps/v1"),
+    ("lables", "labels"),
+    ("always ", "Always "),
+    ("8080", '"8080"'),
+    ("1.10 ", '"1.10" '),
+    ("yes", '"yes"'),
+    ("0644", '"0644"'),
+    ('"80"', "80"),
+)
+
+
+def refused(tmp_path: Path, text: str) -> Path:
+    settings = "version: v1\nmanifests: [agent.yaml]\nrules: {DS015: false}\n"
+    return holding(tmp_path, {"gitops-ds.yaml": settings, "agent.yaml": text})
+
+
+def test_what_an_api_server_refuses_is_mended_as_it_was_meant(tmp_path: Path) -> None:
+    wanted = REFUSED
+    for old, new in MENDED:
+        wanted = wanted.replace(old, new)
+    fleet = refused(tmp_path, REFUSED)
+    done = check(fleet, "--fix")
+    assert (fleet / "agent.yaml").read_text() == wanted
+    assert f"{len(MENDED)} fixed in 1 file\n" in done.stderr
+
+
+def test_what_is_safe_comes_before_a_proposal_for_the_same_place(tmp_path: Path) -> None:
+    """DS007 proposes true for `yes` and 420 for `0644`; in a variable both are texts, as DS004 finds once the API is known."""
+    fleet = refused(tmp_path, REFUSED)
+    check(fleet, "--fix-unsafe")
+    after = (fleet / "agent.yaml").read_text()
+    assert '{name: SWITCH, value: "yes"}' in after
+    assert '{name: MODE, value: "0644"}' in after
+    assert "memory: 64Mi" in after
+
+
+def test_a_fix_of_a_budget_that_is_used_up_is_enough_and_not_too_much(tmp_path: Path) -> None:
+    """Two of twelve nodes are broken: 10% is two of them, three are a quarter (DS205). Of six nodes three would be too many."""
+    for nodes, wanted in ((12, 3), (6, 1)):
+        many = [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}, "status": {"conditions": ready(i > 1)}}
+            for i in range(nodes)
+        ]
+        (tmp_path / f"nodes-{nodes}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": many}))
+        fleet = tmp_path / str(nodes)
+        fleet.mkdir()
+        refused(fleet, AGENT.replace(LIMIT, "  updateStrategy: {rollingUpdate: {maxUnavailable: 1}}\n"))
+        check(fleet, "--fix-unsafe", "--inventory", tmp_path / f"nodes-{nodes}.json")
+        assert f"maxUnavailable: {wanted}}}" in (fleet / "agent.yaml").read_text()
+
+
+def ready(whether: bool) -> list[dict[str, str]]:
+    return [{"type": "Ready", "status": str(whether)}]
+
+
 def test_a_second_run_changes_nothing(fleet: Path) -> None:
     check(fleet, "--fix-unsafe")
     once = contents(fleet)
