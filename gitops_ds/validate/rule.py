@@ -24,7 +24,7 @@ STRICT = "strict"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its number. `refused`: the API server, or the creation of every pod, would refuse what it finds.
+    """A rule by its number. `refused`: what it finds can't be rendered, or the API server or the creation of every pod refuses it.
 
     `on`: it looks without being asked. `classes` holds the severities for agents of a class, where they differ. `made` makes the
     check by the settings of a repository, where the rule takes any.
@@ -57,7 +57,7 @@ def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
 
 
 def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
-    """A rule for what the API server would refuse."""
+    """A rule for what can't be deployed."""
     return Rule(id, Severity.ERROR, True, summary, check, on)
 
 
