@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any
 
-from gitops_ds.kinds import documents, origins
+from gitops_ds.kinds import documents, origins, paths
+from gitops_ds.kinds.paths import MISSING
 from gitops_ds.kinds.yaml_edit import Edit
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Mend
@@ -14,8 +15,6 @@ from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
 
 FileEdit = tuple[PurePosixPath, Edit]
-
-_MISSING: Final = object()
 
 
 class Sources:
@@ -26,11 +25,11 @@ class Sources:
         self._values: dict[str, dict[int, Any]] = {}
 
     def value(self, pointer: Pointer) -> Any:
-        """What is written at a place; `_MISSING` where nothing is, or no file that could be written."""
+        """What is written at a place; `MISSING` where nothing is, or no file that could be written."""
         if pointer.file not in self._values:
             data = self._files.get(PurePosixPath(pointer.file), b"")
             self._values[pointer.file] = {one.index: one.value for one in documents.read(pointer.file, data).documents}
-        return _at(self._values[pointer.file].get(pointer.document, _MISSING), pointer.path)
+        return paths.at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
 
     def in_document(self, finding: Finding, mends: Sequence[Mend]) -> list[FileEdit] | None:
         """The mends of a finding about a file itself, whose paths are those of the document that the finding stands in."""
@@ -59,20 +58,20 @@ def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[F
 
 
 def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
-    if _at(manifest.body, mend.path) is _MISSING:
+    if paths.at(manifest.body, mend.path) is MISSING:
         return []
     home = _home(manifest, mend.path[:-1], sources)
-    if home is None or sources.value(_below(home, mend.path[-1:])) is _MISSING:
+    if home is None or sources.value(_below(home, mend.path[-1:])) is MISSING:
         return None
     return [_edit(_below(home, mend.path[-1:]), key=mend.key)]
 
 
 def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
     found = []
-    for path, value in _differences(mend.path, _at(manifest.body, mend.path), mend.value):
+    for path, value in _differences(mend.path, paths.at(manifest.body, mend.path), mend.value):
         if value is None:
             one = _removal(manifest, path, sources)
-        elif _at(manifest.body, path) in (_MISSING, None):
+        elif paths.at(manifest.body, path) in (MISSING, None):
             one = _addition(manifest, path, value, sources)
         else:
             one = _replacement(manifest, path, value, sources)
@@ -84,11 +83,11 @@ def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] |
 
 def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:
     """The least that must be written: what is added to a list is no new list."""
-    if old is _MISSING and new is None:
+    if old is MISSING and new is None:
         return
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            yield from _differences((*path, key), old.get(key, _MISSING), new.get(key))
+            yield from _differences((*path, key), old.get(key, MISSING), new.get(key))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _differences((*path, index), before, after)
@@ -100,7 +99,7 @@ def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:
             else:
                 yield (*path, index), None
         yield from (((*path, len(old) + index), item) for index, item in enumerate(new[kept:]))
-    elif old is _MISSING or old != new:
+    elif old is MISSING or old != new:
         yield path, new
 
 
@@ -118,24 +117,24 @@ def _replacement(manifest: Manifest, path: Path, value: Any, sources: Sources) -
 
 def _addition(manifest: Manifest, path: Path, value: Any, sources: Sources) -> FileEdit | None:
     depth = len(path) - 1
-    while _at(manifest.body, path[:depth]) in (_MISSING, None):
+    while paths.at(manifest.body, path[:depth]) in (MISSING, None):
         depth -= 1
     home, rest = _home(manifest, path[:depth], sources), path[depth:]
     if home is None:
         return None
-    around, there = _at(manifest.body, path[:depth]), sources.value(home)
+    around, there = paths.at(manifest.body, path[:depth]), sources.value(home)
     if isinstance(around, list):
         if not isinstance(there, list) or not isinstance(rest[0], int):
             return None
         rest = (rest[0] - len(around) + len(there), *rest[1:])
-    elif _at(there, rest[:1]) not in (_MISSING, None):
+    elif paths.at(there, rest[:1]) not in (MISSING, None):
         return None
     return _edit(_below(home, rest), value)
 
 
 def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """The one place where the value is written as it is rendered."""
-    value = _at(manifest.body, path)
+    value = paths.at(manifest.body, path)
     places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [_base(manifest.origin, path)]
     first = places[0]
     same = first is not None and all(place == first for place in places)
@@ -144,7 +143,7 @@ def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None
 
 def _home(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """Where the mapping or list is written: in the base, where several files have a part in it."""
-    value, base = _at(manifest.body, path), manifest.origin.base
+    value, base = paths.at(manifest.body, path), manifest.origin.base
     places = [place for below in _leaves(value) if (place := _place(manifest.origin, path, below))]
     in_base = [place for place in places if (place.file, place.document) == (base.file, base.document)]
     for place in dict.fromkeys((*in_base, *places, _base(manifest.origin, path))):
@@ -183,12 +182,3 @@ def _below(pointer: Pointer, path: Path) -> Pointer:
 
 def _edit(pointer: Pointer, value: Any = None, key: str = "") -> FileEdit:
     return PurePosixPath(pointer.file), Edit(pointer.document, pointer.path, value, key, make=True)
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return _MISSING
-    return value

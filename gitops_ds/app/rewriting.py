@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import defaults, documents, origins, yaml_edit
+from gitops_ds.kinds import defaults, documents, origins, paths, yaml_edit
+from gitops_ds.kinds.paths import MISSING
 from gitops_ds.kinds.yaml_edit import Edit
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import FieldChange
@@ -17,8 +18,6 @@ from gitops_ds.model.objects import CommitId, Key, Member, Path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.plan import fields
 from gitops_ds.render import bundle as rendering
-
-_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,8 @@ def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[
         return None
     # Only a value that stands there as it is rendered; one that is put together from parameters has no single place.
     written = _at(documents.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path)
-    rendered = _value(manifest.body, path)
-    if written is not _MISSING and written != rendered:
+    rendered = paths.at(manifest.body, path)
+    if written is not MISSING and written != rendered:
         return None
     return file, Edit(pointer.document, pointer.path, change.new)
 
@@ -84,13 +83,4 @@ def _indices(body: Any, path: Path) -> Path | None:
 
 
 def _at(parsed: tuple[documents.Document, ...], index: int, path: Path) -> Any:
-    return next((_value(document.value, path) for document in parsed if document.index == index), _MISSING)
-
-
-def _value(value: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return _MISSING
-    return value
+    return next((paths.at(document.value, path) for document in parsed if document.index == index), MISSING)

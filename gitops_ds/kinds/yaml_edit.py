@@ -16,7 +16,7 @@ from typing import Any
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from gitops_ds.kinds import documents, yaml_nodes, yaml_splices, yaml_style
+from gitops_ds.kinds import documents, paths, yaml_nodes, yaml_splices, yaml_style
 from gitops_ds.kinds.yaml_splices import Splice
 from gitops_ds.model.objects import Path
 
@@ -60,18 +60,9 @@ def changed(value: Any, edits: Sequence[Edit]) -> Any:
     """A plain value after edits (of whatever document); what goes and isn't there is gone. Raises ValueError as `apply` does."""
     made = copy.deepcopy(value)
     for edit in _in_order(edits):
-        if edit.value is not None or edit.key or _is_there(made, edit.path):
+        if edit.value is not None or edit.key or paths.at(made, edit.path) is not paths.MISSING:
             _put(made, edit)
     return made
-
-
-def _is_there(value: Any, path: Path) -> bool:
-    try:
-        for step in path:
-            value = value[step]
-    except (KeyError, IndexError, TypeError):
-        return False
-    return True
 
 
 def _in_order(edits: Sequence[Edit]) -> list[Edit]:

@@ -47,27 +47,27 @@ _WITH_FILES: Final = ("configMap", "secret", "downwardAPI", "projected")
 _FILE_MODE: Final = 0o777
 
 
-def missing(body: Body) -> Iterator[Said]:
-    """DS005: what a volume can't do without."""
+def _sources(body: Body) -> Iterator[tuple[Path, str, Part]]:
+    """Every source of every volume of an object's pods: the way to it, and its name."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             for name, source in volume.items():
-                if name == "name" or source is None:
-                    continue
-                way = (*path, "volumes", index, name)
-                for field in _NEEDED.get(name, ()):
-                    if not source.get(field):
-                        yield (*way, field), f"a volume of {name} needs {field}"
-                if name in _WITH_FILES:
-                    yield from _missing_of_files(way, name, source)
-                elif (
-                    name == "csi"
-                    and source.get("nodePublishSecretRef") is not None
-                    and not source["nodePublishSecretRef"].get("name")
-                ):
-                    yield (*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name"
-                elif name == "ephemeral":
-                    yield from _missing_of_claim(way, section(source.get("volumeClaimTemplate")))
+                if name != "name" and source is not None:
+                    yield (*path, "volumes", index, name), name, source
+
+
+def missing(body: Body) -> Iterator[Said]:
+    """DS005: what a volume can't do without."""
+    for way, name, source in _sources(body):
+        for field in _NEEDED.get(name, ()):
+            if not source.get(field):
+                yield (*way, field), f"a volume of {name} needs {field}"
+        if name in _WITH_FILES:
+            yield from _missing_of_files(way, name, source)
+        elif name == "csi" and source.get("nodePublishSecretRef") is not None and not source["nodePublishSecretRef"].get("name"):
+            yield (*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name"
+        elif name == "ephemeral":
+            yield from _missing_of_claim(way, section(source.get("volumeClaimTemplate")))
 
 
 def _missing_of_files(way: Path, name: str, source: Part) -> Iterator[Said]:
@@ -120,24 +120,19 @@ def _parts(way: Path, name: str, source: Part) -> Iterator[tuple[Path, str, Part
 
 def values(body: Body) -> Iterator[Said]:
     """DS006: values that the sources of volumes do not take."""
-    for path, spec in pod_specs(body):
-        for index, volume in enumerate(items(spec.get("volumes"))):
-            for name, source in volume.items():
-                if name == "name" or source is None:
-                    continue
-                way = (*path, "volumes", index, name)
-                if name in _WITH_FILES:
-                    yield from _files(way, name, source)
-                elif name == "hostPath":
-                    if ".." in str(source.get("path")).split("/"):
-                        yield (*way, "path"), f'"{source["path"]}" must not lead up with ".."'
-                elif name == "nfs":
-                    if source.get("path") and not str(source["path"]).startswith("/"):
-                        yield (*way, "path"), f'"{source["path"]}" must be absolute'
-                elif name == "csi":
-                    yield from _driver(way, str(source.get("driver") or ""))
-                elif name == "ephemeral":
-                    yield from _claim(way, section(source.get("volumeClaimTemplate")))
+    for way, name, source in _sources(body):
+        if name in _WITH_FILES:
+            yield from _files(way, name, source)
+        elif name == "hostPath":
+            if ".." in str(source.get("path")).split("/"):
+                yield (*way, "path"), f'"{source["path"]}" must not lead up with ".."'
+        elif name == "nfs":
+            if source.get("path") and not str(source["path"]).startswith("/"):
+                yield (*way, "path"), f'"{source["path"]}" must be absolute'
+        elif name == "csi":
+            yield from _driver(way, str(source.get("driver") or ""))
+        elif name == "ephemeral":
+            yield from _claim(way, section(source.get("volumeClaimTemplate")))
 
 
 def _mode(way: Path, part: Part, field: str) -> Iterator[Said]:
