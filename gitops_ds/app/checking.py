@@ -14,6 +14,7 @@ from gitops_ds.kinds import crowds, pools
 from gitops_ds.model.census import Census
 from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.snapshot import Snapshot
@@ -33,7 +34,8 @@ class Wanted:
     """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
 
     `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to reach the clusters that no file
-    tells of; None: they are not asked. `require_live`: a cluster that can't be read is an error.
+    tells of; None: they are not asked. `require_live`: a cluster that can't be read is an error. `known` is what earlier
+    runs found out.
     """
 
     clusters: tuple[str, ...] = ()
@@ -42,6 +44,7 @@ class Wanted:
     inventory: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
+    known: Known = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +112,11 @@ async def check(repository: repositories.Named, at: str | None, wanted: Wanted) 
 
 async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) -> Sides:
     """Reads what a check looks at."""
-    head = await repositories.snapshot(repository, at)
+    head = replace(await repositories.snapshot(repository, at), known=wanted.known)
     live = inventory.read_each(wanted.inventory, rendering.clusters(head))
-    base = await repositories.base_snapshot(repository, wanted.base, at) if wanted.base is not None else None
+    base = None
+    if wanted.base is not None:
+        base = replace(await repositories.base_snapshot(repository, wanted.base, at), known=wanted.known)
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await repositories.snapshot(repository, at) if twice else None
     if wanted.live is None:

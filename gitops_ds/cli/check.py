@@ -30,6 +30,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
 @options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
+@options.option("--no-cache", is_flag=True, help="Look at every file, whatever earlier runs found about the same content.")
 @options.option("--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left.")
 @options.option("--fix-unsafe", is_flag=True, help="Mend what has a fix that is only a proposal, too.")
 @options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
@@ -60,8 +61,9 @@ def _explain(rule: str) -> int:
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import answering, checking, clusters, fixing, repositories, selecting
+    from gitops_ds.app import answering, checking, clusters, fixing, remembering, repositories, selecting
     from gitops_ds.model.finding import Severity
+    from gitops_ds.model.known import Known
     from gitops_ds.report import findings
     from gitops_ds.source.allowed import NOTHING
 
@@ -70,8 +72,15 @@ async def _check(given: dict[str, Any]) -> int:
     names = selecting.inside(files, repository)
     ask = given["live"] or given["require_live"]
     live = clusters.Connection(given["kubeconfig"], given["context"]) if ask else None
+    memory = None if given["no_cache"] else remembering.Memory.of(repository)
     asked = checking.Wanted(
-        given["clusters"], given["namespace"], given["base"], given["inventory"], live, require_live=given["require_live"]
+        given["clusters"],
+        given["namespace"],
+        given["base"],
+        given["inventory"],
+        live,
+        require_live=given["require_live"],
+        known=memory.load() if memory else Known(),
     )
     baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
     fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None
@@ -84,6 +93,8 @@ async def _check(given: dict[str, Any]) -> int:
         return selecting.only(answering.without(checking.of(sides.with_head(head), asked), today, baseline), names)
 
     checked = judged(sides.head)
+    if memory:
+        memory.save(asked.known, checked)
     if fix:
         fixed = fixing.fix(checked, judged, unsafe=given["fix_unsafe"])
         fixing.write(fixed, repository, sides.head)

@@ -87,7 +87,7 @@ def output(*formats: str) -> Callable[[Command], Command]:
 def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
     """Runs a command's work in an event loop, of the usual kind or another; an interrupt ends it cleanly."""
     if loop is None:  # what ends soon makes more than it drops: a fifth of the time of a check would go into looking for garbage
-        gc.set_threshold(50_000, 20, 100)
+        gc.set_threshold(500_000, 20, 100)
     try:
         with asyncio.Runner(loop_factory=loop) as runner:
             return runner.run(work)

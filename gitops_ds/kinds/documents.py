@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, cast
 
+import orjson
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -119,9 +120,11 @@ def _long_keyed_json(data: bytes) -> dict[str, Any] | None:
         return None
     try:
         found: dict[str, Any] = json.loads(data, object_pairs_hook=once)
-    except (ValueError, RecursionError):
+        # Python takes more for JSON than it is: NaN, half a surrogate pair, numbers that nobody else can hold.
+        is_plain = _is_flat_enough(found) and orjson.loads(orjson.dumps(found)) == found
+    except (ValueError, TypeError, RecursionError):
         return None
-    return found if _is_flat_enough(found) else None
+    return found if is_plain else None
 
 
 def _is_flat_enough(value: Any) -> bool:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.objects import CommitId
 
 
@@ -30,7 +31,7 @@ class Snapshot:
     `commit` is None for a work tree as it stands. `findings` name symlinks, submodules and other entries that are refused.
     `expanded` holds, for a directory with a kustomization.yaml, the plain manifests that kustomize made of it, and `placed` by the
     number of the document where its values were written; `charts` holds, by its source.yaml, what helm made of a chart. The files
-    that these were taken from are in `consumed` and are not read again.
+    that these were taken from are in `consumed` and are not read again. `known` is what needs no second look.
     """
 
     commit: CommitInfo | None
@@ -40,3 +41,4 @@ class Snapshot:
     consumed: frozenset[PurePosixPath] = frozenset()
     placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
     charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)
+    known: Known = NOTHING

@@ -9,6 +9,7 @@ from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check
@@ -20,12 +21,14 @@ from gitops_ds.validate.whole import Fleet
 class Prepared:
     """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the API server would refuse.
 
-    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked at.
+    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked at. `clean` holds the objects that
+    nothing was said about.
     """
 
     bundle: Bundle
     findings: tuple[Finding, ...]
     fleet: Fleet
+    clean: frozenset[Digest] = frozenset()
 
     @property
     def census(self) -> Census | None:
@@ -54,7 +57,9 @@ def prepare(
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
     told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     found = dict.fromkeys((*told, *check.check(bundle, snapshot, fleet, files=files)))
-    return Prepared(bundle, tuple(sorted(found, key=_order)), fleet)
+    blamed = {finding.object for finding in found}
+    clean = frozenset(manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed)
+    return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)
 
 
 def compared(sides: Sides, head: Prepared, snapshot: Snapshot) -> Prepared:

@@ -203,7 +203,7 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
             yield from drafts.expanded(made, data, found.snapshot.placed.get(made, {})).drafts
     for path in agent.paths:
         if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
-            objects = drafts.read(str(path), found.files[path])
+            objects = found.objects(path)
             result.findings += objects.findings
             yield from objects.drafts
 

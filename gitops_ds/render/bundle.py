@@ -14,7 +14,7 @@ from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render import charts, definitions, drafts, finish, ignore, layout
 from gitops_ds.render.agent import Surroundings
-from gitops_ds.render.drafts import Draft
+from gitops_ds.render.drafts import Draft, Objects
 from gitops_ds.render.finish import Default
 from gitops_ds.render.layout import SETTINGS, File, Layout
 
@@ -60,6 +60,11 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
 def clusters(snapshot: Snapshot) -> tuple[str, ...]:
     """The names of the clusters that the repository describes, sorted."""
     return tuple(layout.read(snapshot).clusters)
+
+
+def objects(snapshot: Snapshot) -> Mapping[PurePosixPath, Objects]:
+    """What rendering the snapshot found in its files."""
+    return layout.read(snapshot).found
 
 
 def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
@@ -127,9 +132,9 @@ def _plain(found: Layout, gathered: _Gathered) -> None:
         of_agent = len(path.parts) > 2 and path.parts[0] == "agents" and path.parts[1] in found.agents
         return not of_agent and not (found.ours and len(path.parts) == 2 and path.parts[0] in ("clusters", "environments"))
 
-    for path, data in found.files.items():
+    for path in found.files:
         if path.suffix in layout.MANIFEST_SUFFIXES and counts(path):
-            objects = drafts.read(str(path), data)
+            objects = found.objects(path)
             gathered.drafts += objects.drafts
             gathered.findings += objects.findings
             if not objects.drafts and not objects.findings:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import documents
+import orjson
+
+from gitops_ds.kinds import digests, documents
 from gitops_ds.kinds.documents import Document
 from gitops_ds.kinds.origins import KUSTOMIZATION
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.objects import Path
+from gitops_ds.model.known import NOTHING, Known
+from gitops_ds.model.objects import Digest, Path
 
 # Where a pointer stands; bound to the files of a snapshot.
 PlaceOf = Callable[[Pointer], Place]
@@ -22,7 +26,10 @@ PlaceOf = Callable[[Pointer], Place]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is a text like any other."""
+    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is a text like any other.
+
+    `digest` is that of the body, where it is known already.
+    """
 
     body: dict[str, Any]
     base: Pointer
@@ -31,22 +38,32 @@ class Draft:
     variant: str = ""
     depends_on: tuple[str, ...] = ()
     literal: bool = False
+    digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What a file holds: objects, and complaints. A file with neither holds nothing for a cluster."""
+    """What a file holds: objects, and complaints. A file with neither holds nothing for a cluster.
+
+    `remembered`: an earlier run read it.
+    """
 
     drafts: tuple[Draft, ...] = ()
     findings: tuple[Finding, ...] = ()
+    remembered: bool = False
 
 
-@lru_cache(512)  # each cluster of a repository reads the same files
-def read(file: str, data: bytes) -> Objects:
+def read(file: str, data: bytes, known: Known = NOTHING) -> Objects:
     """The objects of one file.
 
     A file in which some documents are objects and others are not is a finding for each of the others: kubectl would stop there.
     """
+    written = known.files.get(hashlib.sha256(data).hexdigest()) if known.files else None
+    return _read(file, data) if written is None else _remembered(file, written)
+
+
+@lru_cache(512)  # the commits of a repository have most of their files in common
+def _read(file: str, data: bytes) -> Objects:
     parsed = documents.read(file, data)
     drafts: list[Draft] = []
     odd: list[Document] = []
@@ -68,6 +85,30 @@ def read(file: str, data: bytes) -> Objects:
     told = odd if drafts else [document for document in odd if _nearly(document.value)]
     findings.extend(_odd(document.value, documents.place(file, data, document.index, ())) for document in told)
     return Objects(tuple(drafts), tuple(findings))
+
+
+def is_news(objects: Objects) -> bool:
+    """Whether they may be remembered and are not.
+
+    A file with findings must be read again, for they have places; one with secrets shall lie nowhere else.
+    """
+    return not (objects.remembered or objects.findings or any(draft.body["kind"] == "Secret" for draft in objects.drafts))
+
+
+def remember(objects: Objects) -> bytes | None:
+    """What `Known.files` holds of a file, in a line; None where JSON doesn't give its values back as they were."""
+    try:
+        told = [[one.base.document, list(one.base.path), digests.digest(one.body), one.body] for one in objects.drafts]
+        written = orjson.dumps(told)
+        return written if orjson.loads(written) == told else None
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _remembered(file: str, written: bytes) -> Objects:
+    told: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
+    found = (Draft(body, Pointer(file, document, tuple(path)), digest=digest) for document, path, digest, body in told)
+    return Objects(tuple(found), remembered=True)
 
 
 def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -> Objects:

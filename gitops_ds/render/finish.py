@@ -91,7 +91,7 @@ def _manifest(
     manifest = Manifest(
         key=key,
         body=body,
-        digest=digests.digest(body),
+        digest=draft.digest if draft.digest and body is draft.body else digests.digest(body),
         origin=Origin(draft.base, set_by),
         agent=agent,
         variant=draft.variant,

@@ -18,7 +18,8 @@ from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import ignore
+from gitops_ds.render import drafts, ignore
+from gitops_ds.render.drafts import Objects
 
 SETTINGS = "gitops-ds.yaml"
 IGNORE_FILE = ".gitopsdsignore"
@@ -59,7 +60,8 @@ _PARTS = attrgetter("parts")
 class Layout:
     """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked for.
 
-    `ours`: the repository has files of our format; without, everything is a plain manifest.
+    `ours`: the repository has files of our format; without, everything is a plain manifest. `found` has the files whose objects
+    somebody has asked for.
     """
 
     snapshot: Snapshot
@@ -67,6 +69,7 @@ class Layout:
     settings: File
     ours: bool
     ignored: ignore.Patterns = ignore.NONE
+    found: dict[PurePosixPath, Objects] = field(default_factory=dict)
 
     @cached_property
     def clusters(self) -> Mapping[str, File]:
@@ -118,6 +121,12 @@ class Layout:
             return File("")
         values = [document.value for document in documents.read(str(path), data).documents]
         return File(str(path), values[0] if values and isinstance(values[0], Mapping) else {})
+
+    def objects(self, path: PurePosixPath) -> Objects:
+        """What the file holds for a cluster; each cluster asks for the same."""
+        if (objects := self.found.get(path)) is None:
+            objects = self.found[path] = drafts.read(str(path), self.files[path], self.snapshot.known)
+        return objects
 
     def findings_of(self, path: PurePosixPath) -> tuple[Finding, ...]:
         """What keeps the file from being read."""

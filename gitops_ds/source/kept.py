@@ -1,13 +1,15 @@
 """Results kept on disk by the hash of all that they were made of.
 
-An entry is written beside and then renamed, begins with the hash of the rest, and lies in a directory that only we can write: one
-that is cut, changed or somebody else's is as if it were not there. The cache may be deleted at any time, and may fail at any time.
+An entry is written beside and then renamed, begins with a seal over its name and the rest, and lies in a directory that only we can
+write: one that is cut, changed or somebody else's is as if it were not there. Who gives a secret knows that nobody without it wrote
+the entry. The cache may be deleted at any time, and may fail at any time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
 import stat
 import tempfile
@@ -17,6 +19,7 @@ from pathlib import Path
 
 _DAYS = 30
 _DAY = 86_400
+_SEAL = 64  # hexadecimal characters, and a line end
 
 
 def key(*parts: str | bytes) -> str:
@@ -28,23 +31,25 @@ def key(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def read(directory: Path | None, key: str) -> bytes | None:
+def read(directory: Path | None, key: str, secret: bytes = b"") -> bytes | None:
     """What was kept under the key; None where there is nothing, or nothing to be trusted."""
     if directory is None or not _is_ours(directory):
         return None
-    file = directory / key
+    path = directory / key
     try:
-        data = file.read_bytes()
-        if time.time() - file.stat().st_mtime > _DAY:
-            os.utime(file)
+        with path.open("rb") as file:
+            seal, data = file.read(_SEAL + 1), file.read()
+        if time.time() - path.stat().st_mtime > _DAY:
+            os.utime(path)
     except OSError:
         return None
-    digest, _, rest = data.partition(b"\n")
-    return rest if digest == hashlib.sha256(rest).hexdigest().encode() else None
+    expected = _sealing(key, secret)
+    expected.update(data)
+    return data if hmac.compare_digest(seal, _written(expected)) else None
 
 
-def write(directory: Path | None, key: str, data: bytes) -> None:
-    """Keeps it, and takes away what nobody has read for a month."""
+def write(directory: Path | None, key: str, data: bytes | Iterable[bytes], secret: bytes = b"") -> None:
+    """Keeps it, all the parts in a row, and takes away what nobody has read for a month."""
     if directory is None:
         return
     with contextlib.suppress(OSError):
@@ -53,12 +58,26 @@ def write(directory: Path | None, key: str, data: bytes) -> None:
             return
         _clean(directory.iterdir())
         handle, name = tempfile.mkstemp(prefix="new-", dir=directory)
+        seal = _sealing(key, secret)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+                file.write(bytes(_SEAL + 1))
+                for part in [data] if isinstance(data, bytes) else data:
+                    seal.update(part)
+                    file.write(part)
+                file.seek(0)
+                file.write(_written(seal))
             Path(name).replace(directory / key)
         except OSError:
             Path(name).unlink(missing_ok=True)
+
+
+def _sealing(key: str, secret: bytes) -> hmac.HMAC:
+    return hmac.new(secret, key.encode(), "sha256")
+
+
+def _written(seal: hmac.HMAC) -> bytes:
+    return seal.hexdigest().encode() + b"\n"
 
 
 def _is_ours(directory: Path) -> bool:

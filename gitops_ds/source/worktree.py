@@ -54,8 +54,17 @@ def _contents(root: Path, sifted: tree.Sifted) -> Iterator[tuple[PurePosixPath, 
             descriptor = os.open(_file(root, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue
-        with os.fdopen(descriptor, "rb") as file:
-            yield path, file.read(entry.size)
+        try:
+            yield path, _read(descriptor, entry.size)
+        finally:
+            os.close(descriptor)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
 
 
 def _entries(root: Path, limits: Limits) -> Iterator[Entry]:

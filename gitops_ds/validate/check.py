@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from gitops_ds.kinds import documents, origins, scalars
+from gitops_ds.kinds import digests, documents, origins, scalars
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, Path
@@ -47,12 +47,14 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
     shapes_are_right = True
     looking = rules.wanted(bundle.rules)
     own_rules = custom.read(bundle.custom)
+    clean = snapshot.known.clean.get(circumstances(bundle), ())
     for broken, fault in own_rules.faults:
         start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
         yield Finding(custom.RULE.id, Severity.ERROR, f"{broken.name}: {fault}", start[0], end=start[1])
     for manifest in bundle.manifests.values():
         shape_is_right = True
-        for complaint in manifests.check(manifest.body, bundle.cluster.kubernetes):
+        is_known = manifest.digest in clean
+        for complaint in () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes):
             shape_is_right &= not complaint.refused
             problem = complaint.problem
             told = (problem.rule, problem.path, problem.message, problem.on_key)
@@ -61,13 +63,18 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
         shapes_are_right &= shape_is_right
         # The rules read the fields as the schema promises them; with another shape its complaints come first.
         if shape_is_right:
-            for hit in rules.check(manifest.body, bundle.profile, looking):
+            for hit in () if is_known else rules.check(manifest.body, bundle.profile, looking):
                 told = (hit.rule.id, hit.path, hit.message, False)
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
             for rule, path, message in custom.check(own_rules, manifest):
                 yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
     if shapes_are_right:
         yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding, sources)
+
+
+def circumstances(bundle: Bundle) -> str:
+    """A name for all that the verdict over a single object hangs on beside its body (and the repository's own rules)."""
+    return digests.digest(repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items()))))
 
 
 def _as_written(problem: Problem, found: Finding, files: Files) -> Fix | None:

@@ -1,0 +1,129 @@
+"""What a check found out, kept for the next one: files that did not change need neither reading nor judging again.
+
+Whoever can write here can say that a bad file is a good one. So it is sealed with a secret that is not in the cache directory: one
+of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from elsewhere, a pull request's perhaps, is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import orjson
+import ruamel.yaml
+
+from gitops_ds.app import repositories
+from gitops_ds.app.checking import Checked
+from gitops_ds.model.known import NOTHING, Known
+from gitops_ds.model.objects import Digest
+from gitops_ds.render import bundle as rendering
+from gitops_ds.render import drafts
+from gitops_ds.source import kept
+from gitops_ds.validate import check
+
+# Fewer files are read faster than looked up: the start of a program is most of the time then.
+_FEW: Final = 100
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_SECRET_BYTES: Final = 32
+_NAME: Final = 64  # characters of a hash
+# What a verdict on one file hangs on beside the file.
+_JUDGES: Final = ("kinds", "model", "render", "schemas", "validate")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a repository's results are kept, with which secret, and from how many files on."""
+
+    directory: Path
+    name: str
+    secret: bytes
+    few: int = _FEW
+
+    @classmethod
+    def of(cls, repository: repositories.Named) -> Memory | None:
+        """That of a repository; None where no secret can be kept."""
+        given = os.environ.get("GITOPS_DS_CACHE_KEY")
+        secret = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest() if given else _own_secret()
+        name = kept.key("check", repository.display, repository.path)
+        return cls(repositories.cache_directory("checks"), name, secret) if secret else None
+
+    def load(self) -> Known:
+        """What is known of the repository's files; nothing where another version found it out."""
+        data = kept.read(self.directory, self.name, self.secret)
+        if data is None:
+            return NOTHING
+        first, *lines = data.split(b"\n")
+        told = orjson.loads(first)
+        if told["version"] != _version():
+            return NOTHING
+        clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
+        return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
+
+    def save(self, known: Known, checked: Checked) -> None:
+        """Keeps what is new, and of what was known and not asked for no more than as much again."""
+        objects = rendering.objects(checked.snapshot)
+        fresh = [path for path, one in objects.items() if drafts.is_news(one)]
+        clean: dict[str, frozenset[Digest]] = {}
+        for one in checked.prepared:
+            name = check.circumstances(one.bundle)
+            clean[name] = clean.get(name, frozenset()) | one.clean
+        is_news = fresh or any(digests - known.clean.get(name, frozenset()) for name, digests in clean.items())
+        if len(objects) < self.few or not is_news:
+            return
+        names = {path: hashlib.sha256(checked.snapshot.files[path]).hexdigest() for path in objects}
+        asked = {name: known.files[name] for name in names.values() if name in known.files}
+        size = _size(asked, clean) + sum(len(checked.snapshot.files[path]) for path in fresh)
+        if size > _MOST_BYTES:
+            return
+        if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
+            asked = {**known.files, **asked}
+            clean = {name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())}) for name in {**known.clean, **clean}}
+        told = {"version": _version(), "clean": {name: sorted(digests) for name, digests in clean.items()}}
+        lines = chain(asked.items(), ((names[path], line) for path in fresh if (line := drafts.remember(objects[path]))))
+        written = (b"\n" + name.encode() + line for name, line in lines)
+        kept.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
+
+
+def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
+    return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
+
+
+def _version() -> str:
+    """A name for the code and the schemas that judge, and for what reads YAML: a number says nothing of code in the making."""
+    parts: list[str | bytes] = [sys.version, ruamel.yaml.__version__]
+    for name in _JUDGES:
+        folder = (Path(__file__).parent.parent / name).resolve()
+        for file in sorted(file for pattern in ("*.py", "*.json", "*.gz") for file in folder.rglob(pattern)):
+            parts += [file.name, file.read_bytes()]
+    return kept.key(*parts)
+
+
+def _own_secret() -> bytes | None:
+    """A secret of this user on this machine, made where there is none; None where none can be kept."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gitops-ds"
+    file = state / "cache-key"
+    try:
+        if not file.exists():
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, new = tempfile.mkstemp(prefix="new-", dir=state)
+            with os.fdopen(handle, "wb") as written:
+                written.write(secrets.token_bytes(_SECRET_BYTES))
+            with contextlib.suppress(FileExistsError):  # another process was first
+                Path(file).hardlink_to(new)
+            Path(new).unlink()
+        found = file.lstat()
+        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        secret = file.read_bytes() if is_ours else b""
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows a home directory
+        return None
+    return secret if len(secret) == _SECRET_BYTES else None
