@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from gitops_ds.kinds import digests, served
@@ -12,6 +13,9 @@ from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
 from gitops_ds.render.drafts import Draft, PlaceOf
+
+# The order of keys themselves, without asking them in pairs.
+_PARTS = attrgetter("group", "kind", "namespace", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def finish(drafts: Iterable[Draft], defaults: Defaults, place: PlaceOf) -> tuple
         elif finding is None and manifest.key.kind == "Secret" and not manifest.key.group and _has_values(manifest.body):
             message = f"{manifest.key} has its values in Git, where everyone who can read the repository can read them"
             findings.append(Finding("DS514", Severity.WARNING, message, place(draft.base), object=manifest.key))
-    return dict(sorted(manifests.items())), findings
+    return dict(sorted(manifests.items(), key=lambda one: _PARTS(one[0]))), findings
 
 
 def _manifest(

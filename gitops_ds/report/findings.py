@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -27,6 +28,8 @@ LOUDNESS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 _LONGEST_MESSAGE = 2_000
 _LONGEST_NAME = 500
+# The order of objects, without asking them in pairs.
+_PARTS: Final = attrgetter("cluster", "key.group", "key.kind", "key.namespace", "key.name", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ def report(
         tuple(_harmless(finding, hidden) for finding in raw),
         tuple(fingerprints(raw)),
         files,
-        tuple(sorted(map(_harmless_object, checked), key=lambda one: (one.cluster, one.key, one.file))),
+        tuple(sorted(map(_harmless_object, checked), key=_PARTS)),
         hidden,
         harmless(root),
         tuple((_harmless(finding, hidden), harmless(hidden.within(reason))) for finding, reason in answered),
@@ -274,6 +277,8 @@ def harmless(text: str, longest: int = _LONGEST_NAME) -> str:
 def _visible(text: str, longest: int) -> str:
     if len(text) > longest:
         text = text[: longest - 1] + "…"
+    if text.isascii() and text.isprintable() and "##" not in text:  # as nearly every name is
+        return text
     return _OLD_COMMAND.sub("# #", _HARMFUL.sub(_written_out, text))
 
 

@@ -36,22 +36,23 @@ def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snaps
         raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
     try:
         found = list(_entries(root, limits))
-        sifted = tree.sift(found, limits, lambda link: os.readlink(_file(root, link)))  # noqa: PTH115  names are bytes
+        sifted = tree.sift(found, limits, lambda link: os.readlink(_file(os.fsencode(root), link)))  # noqa: PTH115  names are bytes
         files = dict(_contents(root, sifted))
     except OSError as error:
         raise errors.SourceError(f"{error.filename or root} can't be read: {error.strerror}") from None
     return Snapshot(None, files, sifted.findings)
 
 
-def _file(root: Path, entry: Entry) -> bytes:
-    return os.path.join(os.fsencode(root), entry.name)  # noqa: PTH118  names are bytes
+def _file(base: bytes, entry: Entry) -> bytes:
+    return os.path.join(base, entry.name)  # noqa: PTH118  names are bytes
 
 
 def _contents(root: Path, sifted: tree.Sifted) -> Iterator[tuple[PurePosixPath, bytes]]:
+    base = os.fsencode(root)
     for path, entry in sifted.wanted:
         try:
             # Not through a link that took the file's place since it was looked at.
-            descriptor = os.open(_file(root, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue
         try:
@@ -69,24 +70,24 @@ def _read(descriptor: int, size: int) -> bytes:
 
 def _entries(root: Path, limits: Limits) -> Iterator[Entry]:
     names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
-    led_away: dict[bytes, bool] = {b"": False}
+    base, led_away = os.fsencode(root), {b"": False}
     for name in names:
         # git still lists what was in a folder that a link has replaced since: it would be read from where the link leads.
-        entry = None if _is_below_link(root, os.path.dirname(name.rstrip(b"/")), led_away) else _entry(root, name)  # noqa: PTH120  bytes
+        entry = None if _is_below_link(base, os.path.dirname(name.rstrip(b"/")), led_away) else _entry(base, name)  # noqa: PTH120  bytes
         if entry is not None:
             yield entry
 
 
-def _is_below_link(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
+def _is_below_link(base: bytes, folder: bytes, known: dict[bytes, bool]) -> bool:
     if folder not in known:
-        above = _is_below_link(root, os.path.dirname(folder), known)  # noqa: PTH120  names are bytes
-        known[folder] = above or os.path.islink(os.path.join(os.fsencode(root), folder))  # noqa: PTH114, PTH118  names are bytes
+        above = _is_below_link(base, os.path.dirname(folder), known)  # noqa: PTH120  names are bytes
+        known[folder] = above or os.path.islink(os.path.join(base, folder))  # noqa: PTH114, PTH118  names are bytes
     return known[folder]
 
 
-def _entry(root: Path, name: bytes) -> Entry | None:
+def _entry(base: bytes, name: bytes) -> Entry | None:
     try:
-        found = os.lstat(os.path.join(os.fsencode(root), name))  # noqa: PTH118  names are bytes
+        found = os.lstat(os.path.join(base, name))  # noqa: PTH118  names are bytes
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISREG(found.st_mode):
