@@ -73,11 +73,11 @@ class Reached:
 def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]) -> dict[PurePosixPath, Kustomization]:
     """The kustomizations by their directory; those below a directory whose name begins with a dot are not looked at."""
     found: dict[PurePosixPath, Kustomization] = {}
-    for name in NAMES:
-        for path in files:
-            hidden = any(part.startswith(".") for part in path.parts)
-            if path.name == name and not hidden and not skip(path) and path.parent not in found:
-                found[path.parent] = read(path, files[path])
+    named = [path for path in files if path.name in NAMES]
+    for path in sorted(named, key=lambda path: NAMES.index(path.name)):
+        hidden = any(part.startswith(".") for part in path.parts)
+        if not hidden and not skip(path) and path.parent not in found:
+            found[path.parent] = read(path, files[path])
     return dict(sorted(found.items()))
 
 
