@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import stat
 import tempfile
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds import cli
@@ -156,6 +157,11 @@ values = st.recursive(
 )
 
 
+@example(value=[math.nan])
+@example(value={"a": -math.inf})
+@example(value=-(2**63) - 1)
+@example(value="\ud800")
+@example(value=-0.0)
 @given(values)
 def test_values_are_given_back_as_they_were_or_not_at_all(value: object) -> None:
     objects = drafts.read("a.json", json.dumps(daemonset("a")).encode())
