@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -132,7 +133,8 @@ class Gitea:
         """A new token of the user, with scopes such as `read:user,write:issue`."""
         name = secrets.token_hex(4)
         words = ("--username", user, "--token-name", name, "--scopes", scopes, "--raw")
-        return self._run("admin", "user", "generate-access-token", *words).splitlines()[-1].strip()
+        told = self._run("admin", "user", "generate-access-token", *words)
+        return next(line for line in told.split() if re.fullmatch("[0-9a-f]{40}", line))  # a warning may be printed beside it
 
     def api(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         """One request; raises urllib's HTTPError."""
