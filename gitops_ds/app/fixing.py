@@ -22,7 +22,7 @@ from gitops_ds.kinds import yaml_edit
 from gitops_ds.kinds.yaml_edit import Edit
 from gitops_ds.model.change import Operation
 from gitops_ds.model.finding import Finding, Mend
-from gitops_ds.model.objects import DAEMONSET, Body, Key, Path
+from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report.findings import Replacement
@@ -194,7 +194,7 @@ def _rolling(checked: Checked) -> frozenset[_Object] | None:
 def _restarted_by(finding: Finding, checked: Checked, may_restart: frozenset[_Object] | None) -> Key | None:
     """The DaemonSet whose pods a fix would make anew, though nothing else does."""
     key = finding.object
-    if key is None or not _is_daemonset(key) or may_restart is None or finding.fix is None:
+    if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
         return None
     on = [name for name in _names(checked) if finding.cluster in ("", name)]
     in_template = any(mend.path[:2] == _TEMPLATE for mend in finding.fix.mends)
@@ -333,13 +333,9 @@ def _restarted(before: Checked, after: Checked) -> list[Key]:
     changed = (
         key
         for (cluster, key), body in new.items()
-        if _is_daemonset(key) and _rolls(body) and _template(body) != _template(old.get((cluster, key), {}))
+        if key.is_daemonset and _rolls(body) and _template(body) != _template(old.get((cluster, key), {}))
     )
     return list(dict.fromkeys(changed))
-
-
-def _is_daemonset(key: Key) -> bool:
-    return (key.group, key.kind) == (DAEMONSET.group, DAEMONSET.kind)
 
 
 def _rolls(body: Body) -> bool:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -98,6 +99,7 @@ def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
     return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
 
 
+@cache  # a save asks again
 def _version() -> str:
     """A name for the code and the schemas that judge, and for what reads YAML: a number says nothing of code in the making."""
     parts: list[str | bytes] = [sys.version, ruamel.yaml.__version__]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitops_ds.kinds import paths
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
 from gitops_ds.model.objects import Path
@@ -260,19 +261,8 @@ class _Laid:
 
     def _found_at(self, way: Path) -> list[tuple[Pointer, Any]]:
         """Where the values have something at `way`, the winner first."""
-        found = []
-        for layer in self._layers:
-            value = layer.value
-            for step in way:
-                if isinstance(value, Mapping) and step in value:
-                    value = value[str(step)]
-                elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                    value = value[step]
-                else:
-                    break
-            else:
-                found.append((Pointer(layer.file, 0, (*layer.path, *way)), value))
-        return found
+        values = ((layer, paths.at(layer.value, way)) for layer in self._layers)
+        return [(Pointer(layer.file, 0, (*layer.path, *way)), value) for layer, value in values if value is not paths.MISSING]
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gitops_ds.model.objects import Path
@@ -12,8 +13,10 @@ MISSING: Final = object()
 def at(value: Any, path: Path) -> Any:
     """The value at a path, which may be None; MISSING where the path leads nowhere."""
     for step in path:
-        try:
+        if isinstance(value, Mapping) and step in value:
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
-        except (KeyError, IndexError, TypeError):
+        else:
             return MISSING
     return value

@@ -35,7 +35,7 @@ def census(facts: ClusterFacts, live: Live) -> Census | None:
     """The nodes that are there, else those that are declared; None where nobody knows them."""
     if not live.nodes:
         return declared(facts.pools) if facts.pools else None
-    daemonsets = tuple(body for key, body in live.objects.items() if (key.group, key.kind) == ("apps", "DaemonSet"))
+    daemonsets = tuple(body for key, body in live.objects.items() if key.is_daemonset)
     pools = {node.name: pool for node in live.nodes if (pool := pool_of(node, facts.pools))}
     return Census(live.nodes, pools, live.allocatable, daemonsets)
 

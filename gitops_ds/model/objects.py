@@ -55,6 +55,11 @@ class Key:
         """As people say it: `DaemonSet logging/fluent-bit`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
+    @property
+    def is_daemonset(self) -> bool:
+        """Whether the object makes a pod on every node that is meant."""
+        return (self.group, self.kind) == ("apps", "DaemonSet")
+
 
 def key_of(body: Body) -> Key:
     """The key of an object by its own words; the namespace is empty where it has none."""

@@ -15,8 +15,8 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.validate import references, regressions, room
-from gitops_ds.validate.rule import section
-from gitops_ds.validate.sides import Sides, is_daemonset, template
+from gitops_ds.validate.rule import pod, section, template
+from gitops_ds.validate.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, his
     """The outlook of each change that there is something to say of. `history`: revisions are those of the cluster."""
     census = sides.census
     misfits: dict[Key, list[room.Misfit]] = {}
-    if census is not None and census.room and any(is_daemonset(change.key) for change in changes):
+    if census is not None and census.room and any(change.key.is_daemonset for change in changes):
         for misfit in room.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
     found = {}
     for change in changes:
-        if is_daemonset(change.key):
+        if change.key.is_daemonset:
             outlook = _of_daemonset(change, sides, tuple(misfits.get(change.key, ())), played, history=history)
         else:
             outlook = Outlook(configuration=tuple(_read_by(change, readers)))
@@ -145,14 +145,14 @@ def _requested(manifest: Any) -> Mapping[str, int]:
     if manifest is None:
         return {}
     try:
-        return capacity.requested(section(template(manifest.body).get("spec")))
+        return capacity.requested(pod(manifest.body))
     except ValueError:  # DS010 tells of what is no quantity
         return {}
 
 
 def _rolled_by(before: Body, after: Body) -> Iterator[str]:
     """Which configuration makes the pods restart: a name that ends in another hash, an annotation that holds another one."""
-    names = [{(kind, name) for _, kind, name in references.of(section(template(body).get("spec")))} for body in (before, after)]
+    names = [{(kind, name) for _, kind, name in references.of(pod(body))} for body in (before, after)]
     for kind in ("ConfigMap", "Secret"):
         old, new = (sorted(name for one, name in side if one == kind) for side in (names[0] - names[1], names[1] - names[0]))
         if old and new:
@@ -167,7 +167,7 @@ def _readers(sides: Sides) -> Mapping[tuple[str, str, str], list[Key]]:
     """By kind, namespace and name of ConfigMaps and Secrets, the DaemonSets whose pods read them."""
     found: dict[tuple[str, str, str], list[Key]] = {}
     for manifest in sides.after.daemonsets:
-        for _, kind, name in dict.fromkeys(references.of(section(template(manifest.body).get("spec")))):
+        for _, kind, name in dict.fromkeys(references.of(pod(manifest.body))):
             found.setdefault((kind, manifest.key.namespace, name), []).append(manifest.key)
     return found
 
@@ -259,7 +259,7 @@ def _back_line(back: WayBack) -> str:
 def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str, Any]:
     """The outlook as a part of a change in the report of a check."""
     told: dict[str, Any] = {}
-    if census is not None and is_daemonset(change.key):
+    if census is not None and change.key.is_daemonset:
         told["nodes"] = {word: _nodes(getattr(change.nodes, word), census) for word in ("gained", "lost", "restarted")}
     if outlook.costs:
         told["cost"] = [

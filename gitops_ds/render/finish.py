@@ -83,9 +83,8 @@ def _manifest(
         advice = "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in gitops-ds.yaml"
         finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
     added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
-    is_daemonset = (key.group, key.kind) == ("apps", "DaemonSet")
-    agent = draft.agent or (key.name if is_daemonset else "")
-    if is_daemonset and agent in defaults.classes:
+    agent = draft.agent or (key.name if key.is_daemonset else "")
+    if key.is_daemonset and agent in defaults.classes:
         added["metadata", "annotations", names.CLASS] = defaults.classes[agent]
     set_by = dict(draft.set_by)
     for path, default in added.items():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from gitops_ds.kinds import requirements
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate import reach, regressions
-from gitops_ds.validate.rule import section
+from gitops_ds.validate.rule import pod, section
 from gitops_ds.validate.sides import ChangeRule, Sides
 from gitops_ds.validate.whole import FleetTold
 
@@ -64,8 +64,7 @@ def _same_agent(before: Body, after: Body) -> bool:
 
 def _repositories(body: Body) -> list[str]:
     """The images of the containers without tag and digest."""
-    spec: Any = section(section(section(body.get("spec")).get("template")).get("spec"))
-    images = [str(section(one).get("image") or "") for one in spec.get("containers") or ()]
+    images = [str(section(one).get("image") or "") for one in pod(body).get("containers") or ()]
     return [image.partition("@")[0].rpartition("/")[0] + "/" + image.rpartition("/")[2].partition(":")[0] for image in images]
 
 

@@ -9,7 +9,7 @@ from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate.rule import at, pod_path, section
-from gitops_ds.validate.whole import Fleet, FleetTold
+from gitops_ds.validate.whole import Fleet, FleetTold, pod_labels
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
 # Where each kind says which pods (of its namespace) it is for; the Service's is a plain mapping of labels.
@@ -77,7 +77,7 @@ def budgets_for_others(fleet: Fleet) -> Iterator[FleetTold]:
         selector = _selector(manifest.body, ("spec", "selector"), plain=False)
         for daemonset in fleet.daemonsets:
             same = daemonset.key.namespace == manifest.key.namespace
-            if selector and same and requirements.all_match(selector, _pod_labels(daemonset.body)):
+            if selector and same and requirements.all_match(selector, pod_labels(daemonset)):
                 message = (
                     f"it is for the pods of {daemonset.key}, and holds nothing: a drain passes them by, and a rollout counts by"
                     " maxUnavailable; remove it"

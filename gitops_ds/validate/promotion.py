@@ -7,8 +7,8 @@ from typing import Final
 
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.validate.rule import POD, items, section
-from gitops_ds.validate.sides import ReachRule, Step, template
+from gitops_ds.validate.rule import POD, items, section, template
+from gitops_ds.validate.sides import ReachRule, Step
 
 _MOST_NODES: Final = 500
 # What environments are called, from the first that sees a change to the last.

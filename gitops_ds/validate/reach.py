@@ -8,8 +8,8 @@ from typing import Final
 from gitops_ds.kinds import capacity, crowds
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.validate import regressions
-from gitops_ds.validate.rule import POD, section
-from gitops_ds.validate.sides import Sides, template
+from gitops_ds.validate.rule import POD, pod
+from gitops_ds.validate.sides import Sides
 
 # What all nodes together may ask for more, in thousandths: 50 cores, 100 GiB.
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
@@ -34,7 +34,7 @@ def within_budget(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
 
 def _asked(body: Body, resource: str) -> int:
     try:
-        return capacity.requested(section(template(body).get("spec"))).get(resource, 0)
+        return capacity.requested(pod(body)).get(resource, 0)
     except ValueError:  # DS010 tells of what is no quantity
         return 0
 

@@ -10,7 +10,7 @@ from gitops_ds.kinds import capacity, quantities, requirements
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate import images, references
-from gitops_ds.validate.rule import POD, items, section
+from gitops_ds.validate.rule import POD, items, pod, section
 from gitops_ds.validate.sides import Sides
 from gitops_ds.validate.whole import FleetTold
 
@@ -140,8 +140,7 @@ def no_way_back(key: Key, before: Body, after: Body, sides: Sides) -> Iterator[t
     if section(after.get("spec")).get("revisionHistoryLimit") == 0:
         path: Path = ("spec", "revisionHistoryLimit")
         yield path, "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a revert in Git has"
-    old = section(section(section(before.get("spec")).get("template")).get("spec"))
-    for _, kind, name in references.of(old):
+    for _, kind, name in references.of(pod(before)):
         needed = Key("", kind, key.namespace, name)
         if needed in sides.base and needed not in sides.head:
             message = f"the pods that run now need {needed}, which this change takes away: a rollback without it starts no pod"

@@ -16,7 +16,7 @@ from gitops_ds.model.census import Census
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.decision import Room
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.validate.rule import POD, section
+from gitops_ds.validate.rule import POD, pod, section, template
 from gitops_ds.validate.whole import Fleet
 
 _CONTAINERS: Final[Path] = (*POD, "containers")
@@ -117,21 +117,20 @@ def _tenants(fleet: Fleet, census: Census) -> Iterator[tuple[Tenant, frozenset[s
 
     def tenant(key: Key, body: Body, *, ours: bool) -> Tenant:
         spec = section(body.get("spec"))
-        pod = section(section(spec.get("template")).get("spec"))
-        strategy, name = rollout_numbers.strategy(spec), str(pod.get("priorityClassName") or "")
+        strategy, name = rollout_numbers.strategy(spec), str(pod(body).get("priorityClassName") or "")
         value = _SYSTEM.get(name, classes.get(name))
         surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.amount > 0
-        return Tenant(key, _requested(pod), value if isinstance(value, int) else 0, surges, ours)
+        return Tenant(key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours)
 
     for manifest, nodes in fleet.placed():
         yield tenant(manifest.key, manifest.body, ours=True), nodes
     for key, body in pools.others(census, fleet.manifests):
-        placer = eligibility.read(section(section(body.get("spec")).get("template")))
+        placer = eligibility.read(template(body))
         yield tenant(key, body, ours=False), frozenset(node.name for node in census.nodes if placer.place(node) is Placement.RUN)
 
 
-def _requested(pod: Mapping[str, Any]) -> Amounts:
+def _requested(spec: Mapping[str, Any]) -> Amounts:
     try:
-        return capacity.requested(pod)
+        return capacity.requested(spec)
     except ValueError:  # DS010 tells of what is no quantity
         return {"pods": 1000}

@@ -98,6 +98,16 @@ SPEC: Final[Path] = ("spec",)
 POD: Final[Path] = ("spec", "template", "spec")
 
 
+def template(body: Body) -> Mapping[str, Any]:
+    """The pod template of a DaemonSet."""
+    return section(section(body.get("spec")).get("template"))
+
+
+def pod(body: Body) -> Mapping[str, Any]:
+    """The spec of a DaemonSet's pods."""
+    return section(template(body).get("spec"))
+
+
 def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Told]]) -> Check:
     """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's (at POD)."""
 
@@ -107,8 +117,7 @@ def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], 
             return ()
         if type(body) is Looked:
             return check(body, body.spec, body.pod)
-        spec = section(body.get("spec"))
-        return check(body, spec, section(section(spec.get("template")).get("spec")))
+        return check(body, section(body.get("spec")), pod(body))
 
     return of_body
 
@@ -155,7 +164,7 @@ class Looked(dict[str, Any]):
         """Looks for its pods and their containers."""
         super().__init__(body)
         self.spec = section(body.get("spec"))
-        self.pod = section(section(self.spec.get("template")).get("spec"))
+        self.pod = pod(body)
         self.pod_specs = _pod_specs(body)
         self.containers = _containers(self.pod_specs)
 
@@ -172,7 +181,7 @@ def containers(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
 
 def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     if body.get("kind") == "DaemonSet":  # what most of the objects are: no search
-        spec = section(section(body.get("spec")).get("template")).get("spec")
+        spec = template(body).get("spec")
         return ((POD, spec),) if isinstance(spec, _MAPPING) else ()
     path = pod_path(body)
     if path is None or not isinstance(spec := at(body, (*path, "spec")), _MAPPING):

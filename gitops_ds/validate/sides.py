@@ -9,7 +9,7 @@ from gitops_ds.model.bundle import ClusterFacts, Manifest
 from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.validate.rule import section
+from gitops_ds.validate.rule import template
 from gitops_ds.validate.whole import Fleet, FleetTold
 
 
@@ -42,7 +42,7 @@ class Sides:
     def both(self) -> Iterator[tuple[Key, Body, Body]]:
         """The DaemonSets that stay, before and after."""
         for key, manifest in self.head.items():
-            if is_daemonset(key) and key in self.base:
+            if key.is_daemonset and key in self.base:
                 yield key, self.base[key].body, manifest.body
 
     def rolling(self) -> Iterator[tuple[Key, Body, Body]]:
@@ -53,11 +53,11 @@ class Sides:
 
     def gone(self) -> list[Key]:
         """The DaemonSets that only the base has."""
-        return [key for key in self.base if is_daemonset(key) and key not in self.head]
+        return [key for key in self.base if key.is_daemonset and key not in self.head]
 
     def come(self) -> list[Key]:
         """The DaemonSets that only the head has."""
-        return [key for key in self.head if is_daemonset(key) and key not in self.base]
+        return [key for key in self.head if key.is_daemonset and key not in self.base]
 
 
 # The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what more is known.
@@ -93,13 +93,3 @@ class ReachRule:
     summary: str
     check: Callable[[Iterable[Step]], Iterable[tuple[str, Key, Path, str]]]
     on: bool = True
-
-
-def is_daemonset(key: Key) -> bool:
-    """Whether the object makes pods on nodes."""
-    return (key.group, key.kind) == ("apps", "DaemonSet")
-
-
-def template(body: Body) -> Body:
-    """The pod template of a DaemonSet."""
-    return section(section(body.get("spec")).get("template"))

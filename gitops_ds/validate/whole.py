@@ -13,7 +13,7 @@ from gitops_ds.model.bundle import Alternatives, Manifest
 from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Key, Path
-from gitops_ds.validate.rule import section
+from gitops_ds.validate.rule import pod, section, template
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Fleet:
     @cached_property
     def daemonsets(self) -> tuple[Manifest, ...]:
         """Those that make pods on nodes."""
-        return tuple(manifest for key, manifest in self.manifests.items() if (key.group, key.kind) == ("apps", "DaemonSet"))
+        return tuple(manifest for key, manifest in self.manifests.items() if key.is_daemonset)
 
     @cached_property
     def placers(self) -> Mapping[Key, Placer]:
         """By DaemonSet, how it chooses its nodes."""
-        return {one.key: eligibility.read(section(section(one.body.get("spec")).get("template"))) for one in self.daemonsets}
+        return {one.key: eligibility.read(template(one.body)) for one in self.daemonsets}
 
     @cached_property
     def groups(self) -> crowds.Groups:
@@ -97,10 +97,10 @@ class FleetRule:
 
 def pod_spec(manifest: Manifest) -> Mapping[str, Any]:
     """The spec of a DaemonSet's pods."""
-    return section(section(section(manifest.body.get("spec")).get("template")).get("spec"))
+    return pod(manifest.body)
 
 
 def pod_labels(manifest: Manifest) -> Mapping[str, str]:
     """The labels of its pods."""
-    template = section(section(manifest.body.get("spec")).get("template"))
-    return {str(key): str(value) for key, value in section(section(template.get("metadata")).get("labels")).items()}
+    labels = section(section(template(manifest.body).get("metadata")).get("labels"))
+    return {str(key): str(value) for key, value in labels.items()}
