@@ -19,12 +19,12 @@ from importlib import resources
 from pathlib import Path
 
 from gitops_ds import errors
-from gitops_ds.app import fleet, ledger, repositories, reverting
-from gitops_ds.app.fleet import Agent
+from gitops_ds.app import ledger, repositories, reverting
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import Behaviour, Fault, NodeSpec, Trouble
-from gitops_ds.controller import state, sync
+from gitops_ds.controller import fleet, state, sync
 from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned

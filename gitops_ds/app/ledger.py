@@ -9,8 +9,8 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.app import repositories, rewriting
-from gitops_ds.app.fleet import Agent, when
 from gitops_ds.app.rewriting import Wanted
+from gitops_ds.controller.fleet import Agent, when
 from gitops_ds.kinds import defaults, revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from gitops_ds import errors
 from gitops_ds.app import ledger, repositories
-from gitops_ds.app.fleet import Agent
 from gitops_ds.app.rewriting import Wanted
+from gitops_ds.controller.fleet import Agent
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.source import person, revision

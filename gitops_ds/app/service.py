@@ -56,11 +56,12 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
         if service.listen:
             # Web pages and metrics take 3 MiB that nobody asks for without an address.
-            from gitops_ds.report import metrics, web
+            from gitops_ds.report import metrics
+            from gitops_ds.web import server
 
             counters = metrics.Metrics()
             hearers.append(counters.hear)
-            runner = await web.serve(service.listen, counters, ready)
+            runner = await server.serve(service.listen, counters, ready)
             stack.push_async_callback(runner.cleanup)
         if service.repository.url:
             # Git, the renderer and the scheduler take 10 MiB, which a controller alone has no use for.

@@ -35,9 +35,9 @@ def _with_table(given: dict[str, Any]) -> None:
     from rich.text import Text
 
     from gitops_ds.app import demo as story
-    from gitops_ds.app import fleet
-    from gitops_ds.app.fleet import Agent
     from gitops_ds.cluster.simulated import virtual_time
+    from gitops_ds.controller import fleet
+    from gitops_ds.controller.fleet import Agent
 
     def picture(agent: Agent, now: float) -> Table:
         table = Table(title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s", title_justify="left")

@@ -22,7 +22,8 @@ def get(**given: Any) -> int:
 
 
 async def _get(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, fleet
+    from gitops_ds.app import clusters
+    from gitops_ds.controller import fleet
     from gitops_ds.model import names
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
@@ -58,7 +59,8 @@ def status(**given: Any) -> int:
 async def _status(given: dict[str, Any]) -> int:
     import asyncio
 
-    from gitops_ds.app import clusters, fleet
+    from gitops_ds.app import clusters
+    from gitops_ds.controller import fleet
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     shown = ""

@@ -25,7 +25,8 @@ def history(**given: Any) -> int:
 
 
 async def _history(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, fleet, ledger
+    from gitops_ds.app import clusters, ledger
+    from gitops_ds.controller import fleet
     from gitops_ds.model import names
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import fields, redact

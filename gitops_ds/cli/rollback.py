@@ -37,7 +37,8 @@ def rollback(**given: Any) -> int:
 
 
 async def _rollback(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, fleet, repositories, reverting
+    from gitops_ds.app import clusters, repositories, reverting
+    from gitops_ds.controller import fleet
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     async with clusters.opened(connection) as cluster:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitops_ds.app import fleet as fleets
-from gitops_ds.app.fleet import Agent
+from gitops_ds.controller import fleet as fleets
+from gitops_ds.controller.fleet import Agent
 from gitops_ds.model import names
 
 HEAD = [
