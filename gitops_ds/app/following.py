@@ -25,7 +25,8 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.report.events import About
-from gitops_ds.settings.service import RepositorySettings, Service
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.service import Service
 from gitops_ds.source import address, revision
 from gitops_ds.source.credentials import Credentials, Login, OwnSsh, Password, SshKey
 from gitops_ds.source.limits import DEFAULT, Limits

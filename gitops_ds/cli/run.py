@@ -64,6 +64,7 @@ def _settings(given: dict[str, Any]) -> Any:
     from dataclasses import replace
 
     from gitops_ds.controller.loop import Powers
+    from gitops_ds.settings import durations
     from gitops_ds.settings import service as file
 
     found = file.read(given["settings"]) if given["settings"] else file.Service()
@@ -79,7 +80,7 @@ def _settings(given: dict[str, Any]) -> Any:
         if given[option] is not None and not (option == "path" and given["url"]):
             repository = replace(repository, **{field: given[option]})
     if given["interval"]:
-        every = file.seconds(given["interval"])
+        every = durations.seconds(given["interval"])
         repository = replace(repository, interval=every, jitter=every / 10, retry_interval=min(repository.retry_interval, every))
     if given["cluster"]:
         cluster = replace(cluster, name=given["cluster"])

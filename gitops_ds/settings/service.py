@@ -6,7 +6,6 @@ upon is refused, never ignored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,8 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.terms import Drift
+from gitops_ds.settings import repository
+from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.source import allowed
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 
@@ -31,28 +32,6 @@ _NOT_YET_INSIDE = {
     "listen": ("webhook", "tls", "page", "metrics"),
     "log": ("level",),
 }
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
-
-
-@dataclass(frozen=True, slots=True)
-class RepositorySettings:
-    """Which repository, and how often it is looked at; times in seconds. Credentials are names of files."""
-
-    url: str = ""
-    branch: str = ""
-    tag: str = ""
-    semver: str = ""
-    commit: str = ""
-    ref: str = ""
-    path: str = ""
-    allow_local: bool = False
-    interval: float = 60.0
-    jitter: float = 6.0
-    retry_interval: float = 15.0
-    timeout: float = 60.0
-    limits: Mapping[str, int] = field(default_factory=dict)
-    credentials: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +102,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
     log = told.get("log") or {}
     render = told.get("render") or {}
     return Service(
-        repository=_repository(told.get("repository") or {}),
+        repository=repository.parse(told.get("repository") or {}),
         cluster=ClusterSettings(
             cluster.get("name") or "", cluster.get("kubeconfig"), cluster.get("context"), cluster.get("namespace") or "gitops-ds"
         ),
@@ -146,20 +125,6 @@ def _is_said(group: Any, name: str) -> bool:
     return True
 
 
-def _repository(told: Mapping[str, Any]) -> RepositorySettings:
-    texts = {name: str(told[name]) for name in ("url", "branch", "tag", "semver", "commit", "ref", "path") if name in told}
-    times = {"interval": "interval", "retryInterval": "retry_interval", "timeout": "timeout"}
-    seconds_of = {ours: seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
-    found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
-    found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
-    return replace(found, limits=told.get("limits") or {}, credentials=told.get("credentials") or {})
-
-
-def _jitter(said: int | str, interval: float) -> float:
-    """In seconds; a number counts seconds, per cent are of the interval."""
-    return float(said) if isinstance(said, int) else interval * float(said.removesuffix("%")) / 100
-
-
 def _apply(told: Mapping[str, Any]) -> Asked:
     guards = told.get("guards") or {}
     most = guards.get("maxNodesLost")
@@ -174,13 +139,3 @@ def _apply(told: Mapping[str, Any]) -> Asked:
 def _journal(told: Mapping[str, Any]) -> JournalSettings:
     limits = {name: told[name] for name in ("bytes", "days") if name in told}
     return JournalSettings(told.get("path") or "", replace(files.Limits(), **limits))
-
-
-def seconds(text: str | float) -> float:
-    """A duration such as `90s`, `5m` or `1h30m`, in seconds; a plain number counts seconds. Raises SettingsError."""
-    if isinstance(text, int | float) or text.isdigit():
-        return float(text)
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise SettingsError(f"{text!r} is no duration: write 30s, 5m or 1h")
-    return float(sum(float(number) * _UNITS[unit or None] for number, unit in parts))

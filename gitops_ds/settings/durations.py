@@ -1,0 +1,20 @@
+"""Durations and shares as a settings file writes them."""
+
+from __future__ import annotations
+
+import re
+
+from gitops_ds.errors import SettingsError
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+
+
+def seconds(text: str | float) -> float:
+    """A duration such as `90s`, `5m` or `1h30m`, in seconds; a plain number counts seconds. Raises SettingsError."""
+    if isinstance(text, int | float) or text.isdigit():
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise SettingsError(f"{text!r} is no duration: write 30s, 5m or 1h")
+    return float(sum(float(number) * _UNITS[unit or None] for number, unit in parts))
