@@ -38,6 +38,7 @@ class Wanted:
     pod_ready_milliseconds: int = 0
     pod_delete_milliseconds: int = 0
     api_server_options: tuple[str, ...] = ()
+    audit: bool = False  # whether `audit_log` tells every request
 
 
 @cache
@@ -80,6 +81,11 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         return self.directory / "kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        """A line of JSON for each request that was answered. https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""
+        return self.directory / "audit.log"
 
     def start(self) -> ControlPlane:
         """Starts everything and returns when the API server is ready and the nodes are made."""
@@ -155,8 +161,16 @@ class ControlPlane:
             "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
             "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition",
             "--allow-privileged",
+            *self._audit_options(),
             *self.wanted.api_server_options,
         )  # fmt: skip
+
+    def _audit_options(self) -> tuple[str, ...]:
+        if not self.wanted.audit:
+            return ()
+        policy = self.directory / "audit-policy.yaml"
+        policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}\n")
+        return ("--audit-policy-file", str(policy), "--audit-log-path", str(self.audit_log), "--audit-log-mode", "blocking")
 
     def _start_controllers(self, key: Path) -> None:
         controllers = "*" if self.wanted.daemonset_controller else "*,-daemonset-controller"
