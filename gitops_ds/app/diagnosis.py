@@ -128,7 +128,7 @@ def _git(version: tuple[int, ...] | None) -> Line:
 
 async def _repository(wanted: Wanted, service: Service | None) -> tuple[Line, Snapshot | None]:
     try:
-        if service is not None and service.repository.url and wanted.repository is None:
+        if service is not None and service.repositories and wanted.repository is None:
             display, snapshot = await _followed(service)
         else:
             named = repositories.named(wanted.repository, wanted.path)
@@ -143,7 +143,7 @@ async def _repository(wanted: Wanted, service: Service | None) -> tuple[Line, Sn
 
 async def _followed(service: Service) -> tuple[str, Snapshot]:
     """The repository of the settings, with their credentials, as the service would see it."""
-    told = service.repository
+    told = service.repositories[0]
     where = address.parse(told.url, allow_local=told.allow_local)
     own = credentials_of(told, where, at_desk=False)
     async with Repository(where, repositories.cache_directory(), own, allowed=service.allowed) as repository:

@@ -7,8 +7,10 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -33,48 +35,100 @@ from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.repository import Repository
 
 
-class Stopped(Exception):
-    """Asked to stop before the first look at Git came to its end."""
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the repositories of a service share. `owners` are the ids under which they own objects, each with its repository."""
+
+    service: Service
+    cluster: Cluster
+    tell: Emit
+    at_desk: bool
+    owners: dict[str, str] = field(default_factory=dict)
 
 
-@contextlib.asynccontextmanager
-async def deployer(
-    service: Service, cluster: Cluster, tell: Emit, at_desk: bool, stopping: asyncio.Event
-) -> AsyncIterator[sync.Loop]:
-    """The loop, not yet running, with its schedule. Raises Stopped, and GitopsError where a person has to help."""
-    settings = service.repository
-    where = address.parse(settings.url, allow_local=at_desk or settings.allow_local)
-    wanted = revision_of(settings)
-    limits = Limits(
-        seconds=settings.timeout,
-        bytes=settings.limits.get("bytes", DEFAULT.bytes),
-        files=settings.limits.get("files", DEFAULT.files),
-        file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
-    )
-    own = credentials_of(settings, where, at_desk)
-    async with Repository(where, repositories.cache_directory(), own, limits, service.allowed) as repository:
+class Following:
+    """One repository, followed as long as `run` runs; its `loop` begins when the first look has told under which id.
 
-        async def snapshot(commit: CommitId) -> Snapshot:
-            return await repositories.snapshot_of(repository, commit, settings.path)
+    A repository that can't be read is told, and looked at again; it holds up nobody else.
+    """
 
-        def prepared(found: Snapshot) -> Prepared:
-            return prepare.prepare(found, cluster=service.cluster.name)
+    def __init__(self, around: Around, settings: RepositorySettings) -> None:
+        """Raises SettingsError, also for a file of credentials that can't be read."""
+        self._around, self._settings = around, settings
+        self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
+        self._wanted = revision_of(settings)
+        self._credentials = credentials_of(settings, self._where, around.at_desk)
+        self._stopping = asyncio.Event()
+        self._looked = False
+        self.loop: sync.Loop | None = None
 
-        # The owner's id needs the repository's own name, so the first look happens before the loop begins.
-        first = prepared(await _patiently(lambda: _first(repository, wanted, snapshot), settings.retry_interval, tell, stopping))
-        called = repositories.identity(where)
+    @property
+    def unready(self) -> str:
+        """Why nothing of it was applied or seen yet; nothing after the first look, also one that failed."""
+        over = self.loop.first_pass.is_set() if self.loop else self._looked
+        return "" if over else f"the first pass of {self._where.display} is not over"
+
+    def stop(self) -> None:
+        """Ends `run` after the pass that goes on."""
+        self._stopping.set()
+        if self.loop is not None:
+            self.loop.stop()
+
+    async def run(self) -> None:
+        """Looks at Git until that is possible, and then runs the loop. Raises GitopsError where only a person can help."""
+        own = self._credentials
+        limits = limits_of(self._settings)
+        allowed = self._around.service.allowed
+        async with Repository(self._where, repositories.cache_directory(), own, limits, allowed) as repository:
+            first = await self._first_look(repository)
+            if first is None:
+                return
+            async with self._made(repository, first) as self.loop:
+                schedule = _schedule(self._settings, self.loop)
+                try:
+                    await self.loop.run()
+                finally:
+                    schedule.shutdown(wait=False)
+
+    @contextlib.asynccontextmanager
+    async def _made(self, repository: Repository, first: Prepared) -> AsyncIterator[sync.Loop]:
+        around, settings, called = self._around, self._settings, repositories.identity(self._where)
         id = state.identity(first.bundle.owner_hint, called, settings.path, first.bundle.cluster.name)
-        place = Place(cluster, service.cluster.namespace, id, called, settings.path)
-        source = sync.Source(lambda: repository.tip(wanted), snapshot, repository.movement, prepared)
-        timing = sync.Timing(settings.retry_interval, time.time, random.random)
-        state_object = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(id))
-        async with events.beside(cluster, state_object, tell) as emit:
-            loop = sync.Loop(source, place, service.apply, emit, timing)
-            schedule = _schedule(settings, loop)
+        place = Place(around.cluster, around.service.cluster.namespace, id, called, settings.path)
+        whole = " ".join((called, settings.path)).strip()
+        if around.owners.setdefault(id, whole) != whole:
+            raise errors.SettingsError(f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner")
+        about = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(id))
+        source = sync.Source(
+            lambda: repository.tip(self._wanted), partial(self._snapshot, repository), repository.movement, self._prepared
+        )
+        async with events.beside(around.cluster, about, around.tell) as emit:
+            yield sync.Loop(
+                source, place, around.service.apply, emit, sync.Timing(settings.retry_interval, time.time, random.random)
+            )
+
+    async def _snapshot(self, repository: Repository, commit: CommitId) -> Snapshot:
+        return await repositories.snapshot_of(repository, commit, self._settings.path)
+
+    def _prepared(self, found: Snapshot) -> Prepared:
+        return prepare.prepare(found, cluster=self._around.service.cluster.name)
+
+    async def _first_look(self, repository: Repository) -> Prepared | None:
+        """The owner's id needs the repository's own name, so this comes before the loop; None when asked to stop meanwhile."""
+        said, alone = "", len(self._around.service.repositories) == 1
+        while not self._stopping.is_set():
             try:
-                yield loop
-            finally:
-                schedule.shutdown(wait=False)
+                return self._prepared(await self._snapshot(repository, await repository.tip(self._wanted)))
+            except errors.GitopsError as error:
+                if alone and not error.retryable:
+                    raise
+                if str(error) != said:
+                    self._around.tell(PassFailed(time.time(), str(error), self._settings.retry_interval))
+                said = str(error)
+            self._looked = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
+        return None
 
 
 def _schedule(settings: RepositorySettings, deployer: sync.Loop) -> AsyncIOScheduler:
@@ -91,25 +145,14 @@ async def _wish(deployer: sync.Loop) -> None:
     deployer.ask()
 
 
-async def _first(
-    repository: Repository, wanted: revision.Revision, snapshot: Callable[[CommitId], Awaitable[Snapshot]]
-) -> Snapshot:
-    return await snapshot(await repository.tip(wanted))
-
-
-async def _patiently(look: Callable[[], Awaitable[Snapshot]], seconds: float, tell: Emit, stopping: asyncio.Event) -> Snapshot:
-    """Looks again as long as Git can't be reached, and says so once; other errors are for a person."""
-    said = ""
-    while not stopping.is_set():
-        try:
-            return await look()
-        except errors.SourceUnreachable as error:
-            if str(error) != said:
-                tell(PassFailed(time.time(), str(error), seconds))
-            said = str(error)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), seconds)
-    raise Stopped
+def limits_of(settings: RepositorySettings) -> Limits:
+    """The caps on what is fetched."""
+    return Limits(
+        seconds=settings.timeout,
+        bytes=settings.limits.get("bytes", DEFAULT.bytes),
+        files=settings.limits.get("files", DEFAULT.files),
+        file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
+    )
 
 
 def revision_of(settings: RepositorySettings) -> revision.Revision:

@@ -64,24 +64,10 @@ def _settings(given: dict[str, Any]) -> Any:
     from dataclasses import replace
 
     from gitops_ds.controller.loop import Powers
-    from gitops_ds.settings import durations
     from gitops_ds.settings import service as file
 
     found = file.read(given["settings"]) if given["settings"] else file.Service()
-    repository, cluster = found.repository, found.cluster
-    if url := given["url"]:
-        from gitops_ds.app import repositories
-
-        named = repositories.named(url, given["path"] or "")
-        if named.where is None:
-            raise click.UsageError(f"{url} is not in Git: the service follows commits")
-        repository = replace(repository, url=named.where.url, path=named.path)
-    for option, field in (("branch", "branch"), ("path", "path")):
-        if given[option] is not None and not (option == "path" and given["url"]):
-            repository = replace(repository, **{field: given[option]})
-    if given["interval"]:
-        every = durations.seconds(given["interval"])
-        repository = replace(repository, interval=every, jitter=every / 10, retry_interval=min(repository.retry_interval, every))
+    cluster = found.cluster
     if given["cluster"]:
         cluster = replace(cluster, name=given["cluster"])
     for option in ("kubeconfig", "context"):
@@ -91,7 +77,7 @@ def _settings(given: dict[str, Any]) -> Any:
         cluster = replace(cluster, namespace=given["state_namespace"])
     return replace(
         found,
-        repository=repository,
+        repositories=_repositories(given, found.repositories),
         cluster=cluster,
         powers=Powers(given["powers"]) if given["powers"] else found.powers,
         listen=given["listen"] or found.listen,
@@ -99,3 +85,27 @@ def _settings(given: dict[str, Any]) -> Any:
         log_format=given["log_format"] or found.log_format,
         allowed=found.allowed if given["allowed"] is None else given["allowed"],
     )
+
+
+def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Those of the settings, or the one that `-C` names, with the options over it."""
+    from dataclasses import replace
+
+    from gitops_ds.settings import durations
+    from gitops_ds.settings.repository import RepositorySettings
+
+    changes = {option: given[option] for option in ("branch", "path") if given[option] is not None}
+    if len(told) > 1 and (given["url"] or changes):
+        raise click.UsageError("the settings name several repositories: -C, --branch and --path are for one")
+    if url := given["url"]:
+        from gitops_ds.app import repositories
+
+        named = repositories.named(url, given["path"] or "")
+        if named.where is None:
+            raise click.UsageError(f"{url} is not in Git: the service follows commits")
+        told = told or (RepositorySettings(),)
+        changes |= {"url": named.where.url, "path": named.path}
+    if given["interval"]:
+        every = durations.seconds(given["interval"])
+        told = tuple(replace(one, interval=every, jitter=every / 10, retry_interval=min(one.retry_interval, every)) for one in told)
+    return tuple(replace(one, **changes) for one in told)

@@ -78,6 +78,11 @@ class Controller:
         """The DaemonSets of the cluster, sorted."""
         return self._cache.keys
 
+    @property
+    def unready(self) -> str:
+        """Why nothing can be said of DaemonSets yet; nothing when all was listed once."""
+        return "" if self.synced.is_set() else "the first lists are not read"
+
     def stop(self) -> None:
         """Lets the turns that go on come to their end, begins no other, and makes `run` return."""
         self._stopping = True

@@ -60,7 +60,7 @@ class Service:
     scheduler.
     """
 
-    repository: RepositorySettings = field(default_factory=RepositorySettings)
+    repositories: tuple[RepositorySettings, ...] = ()
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
     powers: Powers = Powers.PACE
@@ -96,13 +96,16 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
     """The settings of a document that its schema found right."""
     idle = [name for name in _NOT_YET if name in told]
     idle += [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if _is_said(told.get(group), name)]
+    idle += [
+        f"repositories.{name}" for name in _NOT_YET_INSIDE["repository"] for one in told.get("repositories") or () if name in one
+    ]
     if idle:
         raise SettingsError(f"{file}: {', '.join(idle)}: known, but without effect in this version; remove it")
     cluster = told.get("cluster") or {}
     log = told.get("log") or {}
     render = told.get("render") or {}
     return Service(
-        repository=repository.parse(told.get("repository") or {}),
+        repositories=_repositories(told, file),
         cluster=ClusterSettings(
             cluster.get("name") or "", cluster.get("kubeconfig"), cluster.get("context"), cluster.get("namespace") or "gitops-ds"
         ),
@@ -114,6 +117,21 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         log_format=log.get("format") or "text",
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
     )
+
+
+def _repositories(told: Mapping[str, Any], file: str) -> tuple[RepositorySettings, ...]:
+    """Those of `repositories`, or the one of `repository`. Objects have one owner, so none may be there twice."""
+    if "repository" in told and "repositories" in told:
+        raise SettingsError(f"{file}: repository and repositories: write one of them")
+    found = tuple(
+        repository.parse(one) for one in told.get("repositories") or [told[name] for name in ("repository",) if name in told]
+    )
+    twice = [
+        one for number, one in enumerate(found) if (one.url, one.path) in [(before.url, before.path) for before in found[:number]]
+    ]
+    if twice:
+        raise SettingsError(f"{file}: repositories: {twice[0].url} is there twice with the same path")
+    return found
 
 
 def _is_said(group: Any, name: str) -> bool:

@@ -1,33 +1,26 @@
-"""The service's small web face: /healthz, /readyz, /metrics."""
+"""The service's web face: one server, put together from lists of routes. Each part of the face makes its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from aiohttp import web
 
 from gitops_ds.errors import UsageError
 from gitops_ds.report.metrics import Metrics
 
+Routes = Sequence[web.AbstractRouteDef]
 
-async def serve(address: str, metrics: Metrics, ready: Callable[[], bool]) -> web.AppRunner:
+
+async def serve(address: str, *routes: Iterable[web.AbstractRouteDef]) -> web.AppRunner:
     """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that can't be taken."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"--listen {address}: write HOST:PORT or :PORT")
-
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if ready() else web.Response(status=503, text="the first pass is not over\n")
-
-    async def exposition(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), content_type="text/plain", charset="utf-8")
-
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", exposition)])
-    runner = web.AppRunner(app, access_log=None)
+    for some in routes:
+        app.add_routes(some)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
@@ -35,3 +28,26 @@ async def serve(address: str, metrics: Metrics, ready: Callable[[], bool]) -> we
         await runner.cleanup()
         raise UsageError(f"--listen {address}: {error.strerror}") from None
     return runner
+
+
+def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:
+    """/healthz, /livez and /readyz. Each callable says why the answer is no; nothing where it is yes."""
+
+    def answers(why_not: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(_: web.Request) -> web.Response:
+            why = why_not()
+            return web.Response(status=503, text=f"{why}\n") if why else web.Response(text="ok\n")
+
+        return answer
+
+    healthz = answers(stuck)
+    return [web.get("/healthz", healthz), web.get("/livez", healthz), web.get("/readyz", answers(unready))]
+
+
+def exposition(metrics: Metrics) -> Routes:
+    """/metrics, for Prometheus."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), content_type="text/plain", charset="utf-8")
+
+    return [web.get("/metrics", answer)]

@@ -63,4 +63,4 @@ def test_wrong_credentials_end_the_start(tmp_path: Path, api_server: controlplan
         )
         with running(tmp_path, api_server, "--settings", str(settings)) as (process, log):
             assert process.wait(30) == 3, log.read_text()
-            assert log.read_text().startswith("error: ")
+            assert "\nerror: " in log.read_text()

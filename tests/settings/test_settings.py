@@ -14,11 +14,37 @@ from gitops_ds.settings import service
 def test_jitter_is_a_share_of_the_interval_or_seconds(tmp_path: Path, said: str, seconds: float) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(f"repository:\n  url: https://example.com/a\n  interval: 200s\n  {said}\n")
-    assert service.read(str(file)).repository.jitter == seconds
+    assert service.read(str(file)).repositories[0].jitter == seconds
 
 
 def test_a_typo_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository:\n  url: https://example.com/a\n  intervall: 5s\n")
     with pytest.raises(SettingsError, match=r"settings\.yaml:3:3: .*interval"):
+        service.read(str(file))
+
+
+def test_several_repositories_are_a_list_with_the_same_keys() -> None:
+    (first, second) = service.parse(
+        {"repositories": [{"url": "https://example.com/a"}, {"url": "https://example.com/b", "path": "x"}]}
+    ).repositories
+    assert (first.url, second.url, second.path) == ("https://example.com/a", "https://example.com/b", "x")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"repository": {"url": "a"}, "repositories": [{"url": "b"}]}, "write one of them"),
+        ({"repositories": [{"url": "a"}, {"url": "a"}]}, "a is there twice"),
+    ],
+)
+def test_a_repository_is_there_once(told: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        service.parse(told)
+
+
+def test_keys_of_several_repositories_are_checked_as_those_of_one(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("repositories:\n  - url: https://example.com/a\n    intervall: 5s\n")
+    with pytest.raises(SettingsError, match=r"settings\.yaml:3:5: .*interval"):
         service.read(str(file))
