@@ -15,7 +15,7 @@ from gitops_ds.core import cache, health
 from gitops_ds.kinds import revisions, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import Counts
+from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, Observation
 from gitops_ds.model.deployment import State
 from gitops_ds.model.live import Revision
@@ -70,20 +70,27 @@ async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agen
     for resource, found in zip(cache.WATCHED, lists, strict=True):
         known.replace(resource, found.items, found.version)
     seen = [one for key in known.keys if (one := known.observe(key, now)) is not None]
-    owners = sorted({owner for one in seen if (owner := _owner(one))})
-    states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, owner) for owner in owners)), strict=True))
-    return tuple(Agent(one, health.judge(one), states.get(_owner(one), State())) for one in seen)
+    owners = sorted({owner(one) for one in seen} - {""})
+    states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
+    return tuple(Agent(one, health.judge(one), states.get(owner(one), State())) for one in seen)
 
 
-async def _state(cluster: Cluster, namespace: str, owner: str) -> State:
+async def _state(cluster: Cluster, namespace: str, id: str) -> State:
     try:
-        return await state.load(cluster, namespace, owner)
+        return await state.load(cluster, namespace, id)
     except (errors.Forbidden, errors.Invalid):  # a reader without that right still sees the fleet
         return State()
 
 
-def _owner(seen: Observation) -> str:
+def owner(seen: Observation) -> str:
+    """The id of who applied it; empty where nobody of ours did."""
     return str(((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+
+
+def missing(key: Key, known: State, now: float) -> Agent:
+    """An agent that was applied and is not in the cluster."""
+    nothing = DaemonSet(key, "", {}, {}, ())
+    return Agent(Observation(now, nothing, ()), health.judge(None), known)
 
 
 def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from enum import StrEnum
 
@@ -61,6 +61,7 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._news = asyncio.Event()
+        self._listeners: list[Callable[[Set[Key]], None]] = []
         self._stopping = False
         self.synced = asyncio.Event()
 
@@ -77,6 +78,10 @@ class Controller:
     def keys(self) -> tuple[Key, ...]:
         """The DaemonSets of the cluster, sorted."""
         return self._cache.keys
+
+    def listen(self, moved: Callable[[Set[Key]], None]) -> None:
+        """`moved` is told, as it happens, whose observation changed; it must be quick."""
+        self._listeners.append(moved)
 
     @property
     def unready(self) -> str:
@@ -125,6 +130,12 @@ class Controller:
                 self._wake(self._cache.apply(resource, type, body, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
+        self._tell_moved()
+
+    def _tell_moved(self) -> None:
+        if self._cache.synced and (moved := self._cache.take_moved()):
+            for listener in self._listeners:
+                listener(moved)
 
     def _beware(self, told: Told) -> None:
         """Raises Refused, which ends `run`, when another DaemonSet controller shows itself."""
@@ -238,3 +249,4 @@ class Controller:
         if self._rooms is not None and resource == POD:
             self._rooms.wrote(body)
         self._cache.wrote(resource, body, self._clock())
+        self._tell_moved()

@@ -52,6 +52,7 @@ class Cache:
         self._placers: dict[str, tuple[Body, Placer]] = {}
         self._memories: dict[str, _Memory] = {}
         self._listed: set[Resource] = set()
+        self._moved: set[Key] = set()
 
     @property
     def synced(self) -> bool:
@@ -63,18 +64,27 @@ class Cache:
         """The DaemonSets that are there, sorted."""
         return tuple(sorted(self._daemonsets))
 
+    def take_moved(self) -> set[Key]:
+        """The DaemonSets whose observation came out differently since this was asked last, for whatever reason.
+
+        More than those that want a turn: own writes are here, and nodes that only changed in how they do.
+        """
+        moved, self._moved = self._moved, set()
+        return moved
+
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
         """A list in place of all that was known of a kind; what vanished meanwhile is gone. All DaemonSets want a look."""
         self._listed.add(resource)
-        touched = set(self._daemonsets)
+        touched, moved = set(self._daemonsets), True
         if resource == DAEMONSET:
             fresh = [daemonsets.daemonset_of(body) for body in items]
             self._daemonsets = {daemonset.key: daemonset for daemonset in fresh}
             self._written_daemonsets.reset(version)
             self._forget_all_but({daemonset.uid for daemonset in fresh})
         elif resource == NODE:
-            self._nodes = {node.name: node for node in map(nodes.node_of, items)}
-            self._sorted_nodes = None
+            found = {node.name: node for node in map(nodes.node_of, items)}
+            if moved := found != self._nodes:
+                self._nodes, self._sorted_nodes = found, None
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
@@ -82,7 +92,10 @@ class Cache:
         elif resource == CONTROLLER_REVISION:
             self._revisions.replace(r for r in map(revisions.revision_of, items) if r is not None)
             self._written_revisions.reset(version)
-        return touched | set(self._daemonsets)
+        touched |= set(self._daemonsets)
+        if moved:
+            self._moved |= touched
+        return touched
 
     def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
         """One event; returns the DaemonSets that it may matter to."""
@@ -100,6 +113,7 @@ class Cache:
         elif (revision := revisions.revision_of(body)) is not None:
             keys = self._revision(revision, gone)
         self._advance(resource, version)
+        self._moved |= keys
         return keys
 
     def wrote(self, resource: Resource, body: Body, now: float) -> None:
@@ -109,13 +123,18 @@ class Cache:
         if not uid:
             return
         if resource == POD:
-            self._written_pods.wrote(uid, pods.pod_of(body), version, now)
+            pod = pods.pod_of(body)
+            self._written_pods.wrote(uid, pod, version, now)
+            self._moved |= self._owners(pod.owner, pod.namespace)
         elif resource == CONTROLLER_REVISION:
             revision = revisions.revision_of(body)
             if revision is not None:
                 self._written_revisions.wrote(uid, revision, version, now)
+                self._moved |= self._owners(revisions.owner_of(revision), _scope_of_revision(revision)[1])
         elif resource == DAEMONSET:
-            self._written_daemonsets.wrote(uid, daemonsets.daemonset_of(body), version, now)
+            daemonset = daemonsets.daemonset_of(body)
+            self._written_daemonsets.wrote(uid, daemonset, version, now)
+            self._moved.add(daemonset.key)
 
     def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
         """Keeps the back-offs of a decision; those of an earlier generation of the DaemonSet are dropped."""
@@ -181,6 +200,7 @@ class Cache:
                 self._daemonsets.pop(daemonset.key, None)
             return {daemonset.key}
         self._daemonsets[daemonset.key] = daemonset
+        self._moved.add(daemonset.key)
         return set() if self._written_daemonsets.is_own(daemonset.uid, daemonset.version) else {daemonset.key}
 
     def _node(self, node: Node, gone: bool) -> set[Key]:
@@ -194,7 +214,9 @@ class Cache:
             self._nodes[node.name] = node
         self._sorted_nodes = None
         after = None if gone else node
-        return {d.key for d in self._daemonsets.values() if self._place(d, before) is not self._place(d, after)}
+        places = [(d.key, self._place(d, before), self._place(d, after)) for d in self._daemonsets.values()]
+        self._moved |= {key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}}
+        return {key for key, was, is_now in places if was is not is_now}
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
         if node is None:
@@ -227,6 +249,7 @@ class Cache:
             keys |= self._owners(owner, namespace)
         if owner is None and not gone:
             keys |= self._selecting(namespace, revisions.labels_of(revision))
+        self._moved |= self._owners(owner, namespace)
         return keys
 
     def _selecting(self, namespace: str, labels: Mapping[str, str]) -> set[Key]:

@@ -199,10 +199,16 @@ class HealthState(StrEnum):
 
 
 class Blame(StrEnum):
-    """Whose fault a pod's trouble is."""
+    """Whose fault it is that a node's agent is not well and of the wanted template.
+
+    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: somebody wants it so, and it waits. UNKNOWN: it is on
+    its way.
+    """
 
     TEMPLATE = "template"
     NODE = "node"
+    CLUSTER = "cluster"
+    DESIGN = "design"
     UNKNOWN = "unknown"
 
 
@@ -217,9 +223,30 @@ class NodeHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """The nodes that shall run an agent, each counted once.
+
+    `updated` run the wanted template well. `old` wait for it, or are about to get it; `parked` wait for it by design. The others
+    are not well, by whose fault.
+    """
+
+    updated: int = 0
+    old: int = 0
+    parked: int = 0
+    node_fault: int = 0
+    template_fault: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
-    """How a DaemonSet does: the state, a sentence for people, and the nodes that are not well, sorted by name."""
+    """How a DaemonSet does: the state, a sentence for people, and the nodes that are not well, sorted by name.
+
+    `again` is when (seconds since 1970) time alone may change the answer, None if it never does.
+    """
 
     state: HealthState
     message: str
     nodes: tuple[NodeHealth, ...] = ()
+    tally: Tally = Tally()
+    again: float | None = None
