@@ -44,9 +44,9 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@scripts/setup-system --check
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system: less than a minute
 	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not renderers and not forge and not browser"
 
