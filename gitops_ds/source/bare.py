@@ -88,9 +88,16 @@ class Bare:
         """
         return self._run(words, {}, doing, input=input, accepted=(0, 1) if may_fail else (0,))
 
-    def run_as(self, environment: Mapping[str, str], *words: str, input: bytes | None = None) -> Output:
-        """As `run`, with more in the environment: an index file, an author."""
-        return self._run(words, environment, "write to", input=input, accepted=(0,))
+    def run_as(
+        self,
+        environment: Mapping[str, str],
+        *words: str,
+        doing: str = "write to",
+        input: bytes | None = None,
+        may_fail: bool = False,
+    ) -> Output:
+        """As `run`, with more in the environment: an index file, an author, keys."""
+        return self._run(words, environment, doing, input=input, accepted=(0, 1) if may_fail else (0,))
 
     def talk(self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False) -> Output:
         """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of any file that it writes."""

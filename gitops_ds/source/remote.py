@@ -77,6 +77,11 @@ def fetch(bare: Bare, commit: CommitId) -> None:
     bare.run("repack", "-d", "--geometric=2", "--quiet", "--no-write-bitmap-index", doing="keep a copy of")
 
 
+def fetch_tag(bare: Bare, name: str) -> None:
+    """Brings a tag's own object, which holds its signature."""
+    _fetch(bare, f"+refs/tags/{name}:refs/gitops-ds/tags/{name}")
+
+
 def _fetch(bare: Bare, *refspecs: str, prune: bool = False) -> None:
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
     words = ("fetch", *options, *(("--prune",) if prune else ()), "--end-of-options", bare.address.url, *refspecs)

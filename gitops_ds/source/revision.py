@@ -151,9 +151,8 @@ def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None
             return refs.get(f"refs/heads/{name}")
         case Tag(name):
             return _peeled(f"refs/tags/{name}", refs)
-        case Semver(text):
-            tags = [r.removeprefix("refs/tags/") for r in refs if r.startswith("refs/tags/") and not r.endswith("^{}")]
-            best = semver.best(semver.parse(text), tags)
+        case Semver():
+            best = tag(revision, refs)
             return None if best is None else _peeled(f"refs/tags/{best}", refs)
         case Ref(name):
             return _peeled(name, refs)
@@ -161,6 +160,20 @@ def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None
             return id
         case Named(name):
             return refs.get(f"refs/heads/{name}") or _peeled(f"refs/tags/{name}", refs)
+
+
+def tag(revision: Revision, refs: Mapping[str, CommitId]) -> str | None:
+    """The name of the tag that a revision means among a server's refs; None where it means no tag."""
+    match revision:
+        case Tag(name):
+            return name
+        case Semver(text):
+            tags = [r.removeprefix("refs/tags/") for r in refs if r.startswith("refs/tags/") and not r.endswith("^{}")]
+            return semver.best(semver.parse(text), tags)
+        case Ref(name) if name.startswith("refs/tags/"):
+            return name.removeprefix("refs/tags/")
+        case _:
+            return None
 
 
 def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:

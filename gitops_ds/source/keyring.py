@@ -1,0 +1,66 @@
+"""Keys for gpg and ssh-keygen in a directory of ours: owner-only, for one use, and gone after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gitops_ds import errors
+
+SECONDS = 60.0
+# Only the keys that we import are in it, so each of them counts; nothing is asked of any network.
+_GPG = "batch\ntrust-model always\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\nno-greeting\n"
+
+
+@contextlib.contextmanager
+def directory() -> Iterator[Path]:
+    """A directory that only we can read; its path is short, since gpg puts sockets below it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="gds-", ignore_cleanup_errors=True) as where:
+            yield Path(where)
+    except OSError as error:
+        raise errors.SourceError(f"keys can't be kept in {tempfile.gettempdir()}: {error.strerror}") from None
+
+
+def config(*more: str) -> tuple[str, ...]:
+    """The words by which git runs gpg and ssh-keygen from the PATH, whatever any configuration says, with `more` pairs."""
+    pairs = ("gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.ssh.program=ssh-keygen", *more)
+    return tuple(word for pair in pairs for word in ("-c", pair))
+
+
+def gnupg(home: Path, keys: bytes) -> dict[str, str]:
+    """The environment in which gpg knows these keys (armored or binary) and no others.
+
+    Raises UsageError for what holds no key, or where gpg is missing. Without keys gpg is not run.
+    """
+    home.mkdir(mode=0o700)
+    (home / "gpg.conf").write_text(_GPG)
+    environment = {"GNUPGHOME": str(home)}
+    if keys.strip():
+        said = run(("gpg", "--status-fd=1", "--import"), environment, keys)
+        if "[GNUPG:] IMPORT_OK " not in said:
+            raise errors.UsageError("no OpenPGP key can be read from the given file: export one with `gpg --armor --export`")
+    return environment
+
+
+def release(environment: dict[str, str]) -> None:
+    """Ends the agent that gpg started for a secret key."""
+    with contextlib.suppress(errors.GitopsError):
+        run(("gpgconf", "--kill", "all"), environment)
+
+
+def run(words: tuple[str, ...], environment: dict[str, str], input: bytes = b"") -> str:
+    """What a program prints to stdout, however it ended. Raises UsageError where it is missing, SourceError where it hangs."""
+    clean = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **environment}
+    try:
+        done = subprocess.run(words, env=clean, input=input, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603  words of ours
+    except FileNotFoundError:
+        package = "gnupg" if words[0].startswith("gpg") else "openssh-client"
+        raise errors.UsageError(f"{words[0]} is not installed: install {package}") from None
+    except subprocess.TimeoutExpired:
+        raise errors.SourceError(f"{words[0]} did not finish within {SECONDS:g} s") from None
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,210 @@
+"""Whose signatures count: commits and tags are checked by git itself, against keys that the settings name and nothing else.
+
+git, gpg and ssh-keygen see a directory of ours with those keys, made for one check. What a repository holds has no say in it: git
+runs with the configuration of `hardening` and of this module, in our own bare copy.
+https://git-scm.com/docs/git-verify-commit, https://git-scm.com/docs/git-config#Documentation/git-config.txt-gpgformat
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.model.objects import CommitId
+from gitops_ds.source import keyring, reading, remote, revision
+from gitops_ds.source.bare import Bare
+from gitops_ds.source.revision import Revision
+
+MOST = 10_000  # commits that one check takes; more since the last good one are no ordinary push
+_AT_ONCE = 100
+
+
+class Mode(StrEnum):
+    """What must be signed: nothing, the tip, every commit that came since the last good one, or the tag that is followed."""
+
+    NONE = "none"
+    HEAD = "head"
+    ALL = "all"
+    TAG = "tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What must be signed, and by whom.
+
+    `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen reads them; `openpgp` is an
+    armored file of OpenPGP public keys. https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
+    """
+
+    mode: Mode = Mode.NONE
+    signers: bytes = field(default=b"", repr=False)
+    revoked: bytes = field(default=b"", repr=False)
+    openpgp: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag; `checked` counts signatures."""
+
+    signer: str
+    key: str
+    checked: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """The commit that is not trusted, and the sentence that says why and what to do."""
+
+    commit: CommitId
+    message: str
+
+
+def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
+    """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL looks at the tip alone.
+
+    Raises UsageError for keys that can't be read, SourceError where git fails for another reason than a signature.
+    """
+    with _keys(trust) as keys:
+        if trust.mode is Mode.TAG:
+            return _tag(bare, wanted, tip, keys)
+        commits = [tip]
+        if trust.mode is Mode.ALL and since is not None:
+            if not reading.has(bare, since):
+                return Unverified(tip, _lost(since, tip))
+            commits = _came(bare, since, tip)
+            if len(commits) > MOST:
+                return Unverified(tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}")
+        return _commits(bare, commits, keys)
+
+
+def _came(bare: Bare, since: CommitId, tip: CommitId) -> list[CommitId]:
+    """The tip, and all that leads to it and not to `since`, by every parent of a merge."""
+    words = ("rev-list", f"--max-count={MOST + 1}", "--end-of-options", tip, f"^{since}")
+    return [CommitId(id) for id in dict.fromkeys((tip, *bare.run(*words).text.split()))]
+
+
+def _lost(since: CommitId, tip: CommitId) -> str:
+    return f"the server no longer has {since[:12]}, the last good commit, so what came since can't be known: {_agree(tip)}"
+
+
+def _agree(tip: CommitId) -> str:
+    return f"look at the branch, then agree by `gitops-ds apply --revision {tip[:12]}`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """git's configuration and environment for one check."""
+
+    config: tuple[str, ...]
+    environment: dict[str, str]
+    without_revoked: tuple[str, ...]
+
+
+@contextmanager
+def _keys(trust: Trust) -> Iterator[_Keys]:
+    with keyring.directory() as where:
+        signers = _write(where / "allowed_signers", trust.signers)
+        # An x509 program that fails: S/MIME signatures are nobody's.
+        base = keyring.config("gpg.x509.program=/bin/false", f"gpg.ssh.allowedSignersFile={signers}", "gpg.minTrustLevel=undefined")
+        config = base
+        if trust.revoked.strip():
+            config = (*base, "-c", f"gpg.ssh.revocationFile={_write(where / 'revoked', trust.revoked)}")
+        environment = keyring.gnupg(where / "gnupg", trust.openpgp)
+        yield _Keys(config, environment, base)
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def _commits(bare: Bare, commits: Sequence[CommitId], keys: _Keys) -> Verified | Unverified:
+    """The first in the list is the tip. All are checked in few runs; one by one only to find who is at fault."""
+    said = _check(bare, keys.config, keys, "commit", commits[:1])
+    if said is None:
+        return _fault(bare, commits[0], keys)
+    for start in range(1, len(commits), _AT_ONCE):
+        some = commits[start : start + _AT_ONCE]
+        if _check(bare, keys.config, keys, "commit", some) is None:
+            return next(_fault(bare, c, keys) for c in some if _check(bare, keys.config, keys, "commit", [c]) is None)
+    return Verified(*signer(said), len(commits))
+
+
+def _check(bare: Bare, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]) -> str | None:
+    """What git says of good signatures; None where one of them is not good."""
+    output = bare.run_as(keys.environment, *config, f"verify-{what}", "--raw", *ids, doing="verify", may_fail=True)
+    return output.stderr if output.status == 0 else None
+
+
+def _fault(bare: Bare, commit: CommitId, keys: _Keys) -> Unverified:
+    said = reading.info(bare, commit)
+    return Unverified(commit, f"commit {commit[:12]} ({said.subject!r} by {said.author}) {_why(bare, 'commit', commit, keys)}")
+
+
+def _why(bare: Bare, what: str, id: str, keys: _Keys) -> str:
+    words = ("verify-" + what, "--raw", id)
+    raw = bare.run_as(keys.environment, *keys.config, *words, doing="verify", may_fail=True).stderr
+    found = complaint(raw)
+    if found is _BAD and _check(bare, keys.without_revoked, keys, what, [id]) is not None:
+        return _REVOKED.format(key="the key")
+    return found.format(key=signer(raw)[1] or "a key")
+
+
+_UNSIGNED = "is not signed: sign it (`git commit -S`, `git tag -s`; for one that is there `git commit --amend -S`) and push again"
+_BAD = "has a signature that does not fit what it says: it was changed after it was signed; don't trust it, ask who pushed it"
+_REVOKED = "is signed with {key}, which is revoked: sign it again with a key that is valid"
+_EXPIRED = "is signed with {key}, which is expired, or was not valid yet: sign it again with a valid key, or renew this one's entry"
+_UNKNOWN = "is signed with {key}, which is no key of repository.verify: if it is good, add it to allowedSignersFile or gpgKeysFile"
+# In this order: a signature of several kinds is as bad as its worst.
+_COMPLAINTS = (
+    (r"^\[GNUPG:\] BADSIG ", _BAD),
+    (r"^\[GNUPG:\] REVKEYSIG ", _REVOKED),
+    (r"^\[GNUPG:\] (?:EXPKEYSIG|EXPSIG) |: key has expired: |: key is not yet valid: ", _EXPIRED),
+    (r"^\[GNUPG:\] (?:ERRSIG|NO_PUBKEY) |^No principal matched|^Good \"git\" signature with ", _UNKNOWN),
+    (r"^error: no signature found", _UNSIGNED),
+)
+
+
+def complaint(raw: str) -> str:
+    """Why git did not take a signature, by what gpg and ssh-keygen said to it; `{key}` stands for the key's name.
+
+    https://git.gnupg.org/cgi-bin/gitweb.cgi?p=gnupg.git;a=blob_plain;f=doc/DETAILS
+    """
+    return next(
+        (text for pattern, text in _COMPLAINTS if re.search(pattern, raw, re.MULTILINE)), _UNSIGNED if not raw.strip() else _BAD
+    )
+
+
+def signer(raw: str) -> tuple[str, str]:
+    """Who signed, as the trusted keys call them, and the key's fingerprint; what is not said is empty."""
+    if ssh := re.search(r"^Good \"git\" signature (?:for (.+) )?with \S+ key (\S+)$", raw, re.MULTILINE):
+        return ssh[1] or "", ssh[2]
+    name = re.search(r"^\[GNUPG:\] (?:GOOD|EXPKEY|REVKEY|EXP|BAD)SIG \S+ (.+)$", raw, re.MULTILINE)
+    key = re.search(r"^\[GNUPG:\] (?:VALIDSIG|ERRSIG|KEY_CONSIDERED|NO_PUBKEY) ([0-9A-F]+)", raw, re.MULTILINE)
+    return name[1] if name else "", key[1] if key else ""
+
+
+def _tag(bare: Bare, wanted: Revision, tip: CommitId, keys: _Keys) -> Verified | Unverified:
+    known = remote.refs(bare, wanted)
+    name = revision.tag(wanted, known)
+    if name is None:
+        raise errors.UsageError(
+            f"repository.verify.mode is tag, but {revision.show(wanted)} is followed: set repository.tag or repository.semver"
+        )
+    id, commit = known.get(f"refs/tags/{name}"), known.get(f"refs/tags/{name}^{{}}")
+    if id is None or commit is None:
+        return Unverified(tip, f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s {name}`)")
+    remote.fetch_tag(bare, name)
+    content = bare.run("cat-file", "tag", id).stdout.decode("utf-8", "replace")
+    # The server names the tag; only what stands in it is signed. Else an old tag could be shown under a new name.
+    if content.split("\n")[:3] != [f"object {tip}", "type commit", f"tag {name}"]:
+        return Unverified(tip, f"the tag {name} at the server is not the tag {name} of {tip[:12]} by its own words: don't trust it")
+    said = _check(bare, keys.config, keys, "tag", [id])
+    if said is None:
+        return Unverified(tip, f"the tag {name} {_why(bare, 'tag', id, keys)}")
+    return Verified(*signer(said))
