@@ -19,7 +19,7 @@ from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.cluster import Applied, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
-from gitops_ds.plan import make, order, ownership, prune, stamps
+from gitops_ds.plan import drift, make, order, ownership, prune, stamps
 from gitops_ds.plan.terms import Answer, FieldConflict, Terms
 
 AT_ONCE = 16
@@ -74,7 +74,9 @@ async def _ask(writer: Writer, manifest: Manifest) -> Answer:
     except errors.Conflict as error:
         conflicts = conflicts_of(error)
         # Drift that is only told is shown as what would be put back.
-        if not make.may_force(manifest, conflicts, writer.terms) and not make.is_drift(manifest, writer.terms):
+        live = writer.live.objects[manifest.key]
+        left = drift.is_left(manifest, live, writer.terms)
+        if not left and not make.may_force(manifest, live, conflicts, writer.terms):
             return Answer(conflicts=conflicts)
     except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
         return Answer(refused=str(error))
@@ -171,14 +173,14 @@ def _advice(error: errors.ClusterError) -> str:
 
 
 async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
-    body = stamps.stamped(manifest, writer.terms.stamp)
+    body = stamps.stamped(manifest, stamps.of(manifest, writer.terms.stamp))
     resource, live = writer.resources[manifest.key], writer.live.objects.get(manifest.key)
     if live is not None and ownership.needs_migration(live):
         await _migrate(writer.cluster, resource, live)
     try:
         done = await _apply(writer, resource, body)
     except errors.Conflict as error:
-        if not make.may_force(manifest, conflicts_of(error), writer.terms):
+        if not make.may_force(manifest, live, conflicts_of(error), writer.terms):
             raise
         done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     return Written(change, done.body, done.warnings)

@@ -14,7 +14,7 @@ from gitops_ds import errors
 from gitops_ds.controller import apply, live, state
 from gitops_ds.kinds import rollout_status
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Operation, Plan, Refusal
+from gitops_ds.model.change import Change, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import Applied, NotApplied, PassEnded, Planned, State
 from gitops_ds.model.live import Live
@@ -22,9 +22,10 @@ from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.plan import make
+from gitops_ds.plan.allowed import EVERYTHING, Allowed
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
-from gitops_ds.plan.terms import Drift, Terms
+from gitops_ds.plan.terms import ALONE, Drift, Neighbours, Terms
 
 POLL_SECONDS = 1.0
 
@@ -43,6 +44,8 @@ class Asked:
     approved: str = ""
     patience: float = 300.0
     go_back: bool = False
+    allowed: Allowed = EVERYTHING
+    neighbours: Neighbours = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,17 @@ async def draft_with(
     if seen is None:
         seen = await live.read(place.cluster, resources, place.owner)
     stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
-    terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, known.digests)
+    terms = Terms(
+        stamp,
+        asked.guards,
+        asked.adopt,
+        asked.force_conflicts,
+        asked.drift,
+        asked.approved,
+        known.digests,
+        asked.allowed,
+        asked.neighbours,
+    )
     served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
     writer = apply.Writer(place.cluster, resources, seen, terms)
     undecided = make.undecided(served, seen, terms)
@@ -172,25 +185,33 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
 
 
 # Refusals that leave a commit half applied; the others are guards that do what they are there for.
-_FAILURES = frozenset(("refused", "unknown-kind", "no-namespace", "conflict"))
+_FAILURES = frozenset(
+    ("refused", "unknown-kind", "no-namespace", "conflict", "not-allowed", "quarantined", "named-in-git", "named-twice")
+)
 
 
 def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
     found = {key: dict(known) for key, known in ready.state.revisions.items() if key not in gone}
     for change in ready.plan.changes:
-        rollout = change.rollout
-        if rollout is None or ready.plan.commit is None or change.operation is Operation.DELETE:
+        rollout, commit = change.rollout, _commit(ready.plan, change)
+        if rollout is None or commit is None or change.operation is Operation.DELETE:
             continue
         kept = {revision.number for revision in ready.writer.live.revisions.get(change.key, ())}
         newest = max(kept, default=0)  # a number above it was foretold, and its revision is still to come
         known = {number: commit for number, commit in found.get(change.key, {}).items() if number in kept or number > newest}
         moved = rollout.old is None or rollout.old != rollout.new
         if change.operation is not Operation.KEEP and moved:
-            known[rollout.becomes] = ready.plan.commit
+            known[rollout.becomes] = commit
         elif rollout.current is not None:
-            known.setdefault(rollout.current, found.get(change.key, {}).get(rollout.current, ready.plan.commit))
+            known.setdefault(rollout.current, found.get(change.key, {}).get(rollout.current, commit))
         found[change.key] = known
     return found
+
+
+def _commit(plan: Plan, change: Change) -> CommitId | None:
+    """What stands behind a change: its own object of the cluster, else the plan's commit."""
+    holder = change.manifest.holder if change.manifest else None
+    return holder.commit if holder else plan.commit
 
 
 async def _save(place: Place, after: State) -> State:

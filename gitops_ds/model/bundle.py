@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
+
+if TYPE_CHECKING:
+    from gitops_ds.model.change import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,20 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The object of the cluster that a manifest was taken from, in words for people; `commit` and `uid` name its version."""
+
+    commit: CommitId
+    uid: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """An object as it shall be in the cluster.
 
     `scope_unknown`: the kind is not known here and the object names no namespace; whether it needs one (then
-    `ClusterFacts.namespace`) only the cluster can tell.
+    `ClusterFacts.namespace`) only the cluster can tell. `holder` is None for what comes from Git.
     """
 
     key: Key
@@ -53,6 +65,7 @@ class Manifest:
     variant: str = ""
     depends_on: tuple[str, ...] = ()
     scope_unknown: bool = False
+    holder: Holder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,8 @@ class Bundle:
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
     any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
     on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
-    conditions), and those that are said to get no pod.
+    conditions), and those that are said to get no pod. `refusals` tell what was left out of a bundle made of many sources; of the
+    sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
     """
 
     commit: CommitId | None
@@ -135,3 +149,5 @@ class Bundle:
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
     custom: tuple[Custom, ...] = ()
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+    kept: frozenset[str] = frozenset()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 # A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters.
+# Where a template comes from an object of the cluster, in its place stands `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for all
+# of them together `templates@HASH`.
 CommitId = NewType("CommitId", str)
 
 # sha256 of an object's canonical JSON, in hexadecimal.
@@ -71,6 +73,17 @@ def group_of(body: Body) -> str:
     """The API group in `apiVersion`; the core group is the empty text."""
     group, slash, _ = str(body.get("apiVersion", "")).partition("/")
     return group if slash else ""
+
+
+def short(commit: str | None) -> str:
+    """A commit as people read it: its first 12 characters; what stands for one where there is none, whole."""
+    said = commit or ""
+    return said if "@" in said else said[:12]
+
+
+def template_of(commit: str) -> str:
+    """The object of the cluster that the template was taken from, as `configmap/NAMESPACE/NAME`; empty for a commit of Git."""
+    return commit.partition("@")[0] if "@" in commit else ""
 
 
 def show_path(path: Path) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from gitops_ds.kinds import defaults, digests
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, NodeImpact, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.change import Change, Drift, Drifted, NodeImpact, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key, show_path
-from gitops_ds.plan import fields, order, ownership, predict, prune, rollouts, stamps
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import allowed, drift, fields, order, ownership, predict, prune, rollouts, stamps
 from gitops_ds.plan.ownership import Hold
-from gitops_ds.plan.terms import Answer, Drift, FieldConflict, Terms
+from gitops_ds.plan.terms import Answer, FieldConflict, Terms
 
 NO_ANSWERS: Mapping[Key, Answer] = {}
 
@@ -26,6 +26,7 @@ NO_ANSWERS: Mapping[Key, Answer] = {}
 class _Judged:
     change: Change | None
     refusal: Refusal | None = None
+    drifted: Drifted | None = None
 
 
 def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
@@ -44,7 +45,7 @@ def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
     return stamps.stamped(manifest, stamps.as_live(terms.stamp, live))
 
 
-def may_force(manifest: Manifest, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
+def may_force(manifest: Manifest, live: Body | None, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
     """Whether a conflict may be won without asking: the fields were ours, and drift is to be corrected.
 
     They were ours when the same manifest was applied before, or when people at a terminal hold them now. What only people's tools
@@ -53,14 +54,9 @@ def may_force(manifest: Manifest, conflicts: tuple[FieldConflict, ...], terms: T
     if terms.force_conflicts:
         return True
     people = all(ownership.is_person(conflict.manager) for conflict in conflicts)
-    if drift_of(manifest, terms) is not Drift.CORRECT:
+    if drift.choice(manifest, live, terms) is not Drift.CORRECT:
         return people and manifest.key not in terms.applied
-    return people or terms.applied.get(manifest.key) == manifest.digest
-
-
-def is_drift(manifest: Manifest, terms: Terms) -> bool:
-    """Whether a difference from this manifest can only have been made in the cluster, and is to be left so."""
-    return drift_of(manifest, terms) is not Drift.CORRECT and terms.applied.get(manifest.key) == manifest.digest
+    return people or drift.is_drift(manifest, terms)
 
 
 def plan(
@@ -77,21 +73,22 @@ def plan(
     ]
     changes = [one.change for one in judged if one.change]
     refused = [one.refusal for one in judged if one.refusal]
-    leaving = _leaving(bundle, live, terms.stamp.owner)
+    leaving, kept_back = _leaving(bundle, live, terms)
+    refused += [*bundle.refusals, *kept_back]
     collected = prune.collectable(leaving, live)
     content_named = prune.content_named(leaving, live)
     orphans = {key: nodes for key, nodes in leaving.items() if key not in content_named}
-    hash = _hash(bundle, changes, terms, sorted([*orphans, *collected]))
-    guarded = prune.refusals(orphans, live, terms.guards, empty=not bundle.manifests)
-    if terms.approved == hash:
-        guarded = tuple(refusal for refusal in guarded if refusal.guard != "share-of-nodes")
+    hash = _hash(bundle, terms, sorted([*orphans, *collected]))
+    guarded = prune.refusals(orphans, live, terms, (hash, not bundle.manifests))
     refused += guarded
     spared = {refusal.key for refusal in guarded}
     doomed = [] if None in spared else [key for key in orphans if key not in spared]
     changes += [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key])) for key in doomed]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
-    return Plan(bundle.commit, bundle.cluster.name, in_order, tuple(refused), hash)
+    drifted = {manifest: one.drifted for manifest, one in zip(bundle.manifests, judged, strict=True) if one.drifted}
+    agreed = frozenset(doomed) if terms.approved == hash else terms.condemned & orphans.keys()
+    return Plan(bundle.commit, bundle.cluster.name, in_order, tuple(refused), hash, drifted, agreed)
 
 
 def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer | None, *, plainly: bool) -> _Judged:
@@ -101,7 +98,14 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     if hindrance := _hindrance(manifest, bundle, old, terms):
         return _Judged(None, hindrance)
     if old is None:
-        return _Judged(_change(Operation.CREATE, manifest, None, defaults.defaulted(stamps.stamped(manifest, terms.stamp)), live))
+        if drift.is_left(manifest, None, terms):
+            gone = drift.gone(drift.choice(manifest, None, terms))
+            return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, gone, terms), gone)
+        if answer is not None and answer.refused:
+            return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
+        new: Body = defaults.defaulted(stamps.stamped(manifest, stamps.of(manifest, terms.stamp)))
+        deleted = drift.gone(Drift.CORRECT) if drift.is_drift(manifest, terms) else None
+        return _Judged(_change(Operation.CREATE, manifest, None, new, live), drifted=deleted)
     if answer is not None and answer.refused:
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if answer is not None and answer.conflicts:
@@ -111,24 +115,33 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     wanted = probe(manifest, old, terms)
     if answer is not None and answer.body is not None:
         # kubectl's create owns fields that were defaults: taken away, they come back by default.
-        new: Body = defaults.defaulted(ownership.without_abandoned(old, wanted, answer.body))
+        new = defaults.defaulted(ownership.without_abandoned(old, wanted, answer.body))
     else:
         new = predict.applied(old, wanted)
     if answer is not None and answer.body is not None and _unchanged(old, answer.body) and not fields.compare(old, new):
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
-    if is_drift(manifest, terms):
-        return _Judged(_change(Operation.KEEP, manifest, old, old, live), _drifted(key, old, new, drift_of(manifest, terms)))
-    return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
+    differing = fields.compare(old, new)
+    if not differing or not drift.is_drift(manifest, terms):
+        return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
+    found = drift.found(old, differing, live.revisions.get(key, ()), drift.choice(manifest, old, terms))
+    if found.choice is Drift.CORRECT:
+        return _Judged(_change(Operation.UPDATE, manifest, old, new, live), drifted=found)
+    # Its template is no commit's: no revision is said of it.
+    return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, found, terms), found)
 
 
 def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:
     key = manifest.key
+    if refusal := allowed.why_not(key, terms.allowed):
+        return refusal
+    if first := terms.neighbours.ahead.get(key):
+        return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)
     if manifest.agent and manifest.agent in bundle.held:
         return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
     if old is None or terms.adopt:
         return None
     holder = ownership.holder(old, terms.stamp.owner)
-    if holder.hold is Hold.FOREIGN:
+    if holder.hold is Hold.FOREIGN and ownership.owner_of(old) not in terms.neighbours.behind:
         return Refusal(
             "owned-by-other", f"{key} belongs to {holder.name}: take it away there first, or take it over with --adopt", key
         )
@@ -172,15 +185,13 @@ def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
     return Refusal("conflict", f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts", key)
 
 
-def drift_of(manifest: Manifest, terms: Terms) -> Drift:
-    """What is done about drift of this object: its own word, else the caller's."""
-    said = (manifest.body["metadata"].get("annotations") or {}).get(names.DRIFT)
-    return Drift(said) if said in set(Drift) else terms.drift
-
-
-def _drifted(key: Key, old: Body, new: Body, mode: Drift) -> Refusal:
-    where = ", ".join(show_path(change.path) for change in fields.compare(old, new)[:5])
-    return Refusal("drift", f"{key} was changed in the cluster ({where}) and is left so: drift is set to {mode}", key)
+def _drifted(key: Key, drifted: Drifted, terms: Terms) -> Refusal:
+    left = terms.left.get(key)
+    since = terms.now if left is None or left.choice is not Drift.HOLD else left.since
+    hours = (since + terms.hold_for - terms.now) / 3600
+    until = f", for {hours:.1f} hours more" if drifted.choice is Drift.HOLD else ""
+    message = f"{key} was {drift.words(drifted)}; it is left so{until}: drift is set to {drifted.choice}"
+    return Refusal("drift", message, key)
 
 
 def _unchanged(old: Body, answer: Body) -> bool:
@@ -192,19 +203,31 @@ def _unchanged(old: Body, answer: Body) -> bool:
     return not fields.compare(old, answer) and owners(old) == owners(answer)
 
 
-def _leaving(bundle: Bundle, live: Live, owner: str) -> Mapping[Key, tuple[str, ...]]:
-    """Objects of ours that Git no longer names, with the nodes that would lose an agent."""
-    leaving = {}
+def _leaving(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, tuple[str, ...]], list[Refusal]]:
+    """Objects of ours that nobody here names any more, with the nodes that would lose an agent; and those that are out of reach."""
+    leaving, refused = {}, []
     for key, body in sorted(live.objects.items()):
-        if key in bundle.manifests or ownership.holder(body, owner).hold is not Hold.OURS:
+        if key in bundle.manifests or key in terms.neighbours.heirs:
+            continue
+        if ownership.holder(body, terms.stamp.owner).hold is not Hold.OURS:
+            continue
+        if refusal := allowed.why_not(key, terms.allowed) or _quarantined(key, body, bundle):
+            refused.append(refusal)
             continue
         old = body if key.kind == "DaemonSet" else None
         leaving[key] = rollouts.impact(old, None, live.nodes or (), rolls=False).lost
-    return leaving
+    return leaving, refused
 
 
-def _hash(bundle: Bundle, changes: list[Change], terms: Terms, leaving: list[Key]) -> str:
-    writes = sorted((c for c in changes if c.operation is not Operation.KEEP), key=lambda change: change.key)
-    told = [[c.operation.value, str(c.key), c.manifest.digest if c.manifest else ""] for c in writes]
-    everything = [bundle.commit or "", bundle.cluster.name, terms.stamp.owner, told, [str(key) for key in leaving]]
-    return digests.digest(everything)[:16]
+def _quarantined(key: Key, live: Body, bundle: Bundle) -> Refusal | None:
+    path = str((live["metadata"].get("annotations") or {}).get(names.PATH) or "")
+    source = path.rpartition("/")[0]
+    if source not in bundle.kept:
+        return None
+    return Refusal("quarantined", f"{key} stays as it is: something is wrong with {source}, where it comes from", key)
+
+
+def _hash(bundle: Bundle, terms: Terms, leaving: list[Key]) -> str:
+    """Names what comes of the plan, so that it stays the same while the plan is carried out, and over commits elsewhere."""
+    told = [[str(key), manifest.digest] for key, manifest in sorted(bundle.manifests.items())]
+    return digests.digest([bundle.cluster.name, terms.stamp.owner, told, [str(key) for key in leaving]])[:16]

@@ -58,6 +58,11 @@ def holder(live: Body, owner: str) -> Holder:
     return Holder(Hold.FREE)
 
 
+def owner_of(live: Body) -> str:
+    """The id of the gitops-ds owner that marked it; empty for none."""
+    return str(((live.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+
+
 def is_person(manager: str) -> bool:
     """Whether the field manager is a person's tool rather than a controller."""
     return manager.startswith(PEOPLE)
@@ -205,12 +210,12 @@ def _same_member(key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any
 
 
 # Keys of list members that the API server fills in before it looks for the member.
-_FILLED_KEYS = {"protocol": "TCP"}
+FILLED_KEYS = {"protocol": "TCP"}
 
 
 def _member(items: list[Any], keys: Mapping[str, Any]) -> Any:
     for item in items:
-        if isinstance(item, Mapping) and all(item.get(k, _FILLED_KEYS.get(k)) == v for k, v in keys.items()):
+        if isinstance(item, Mapping) and all(item.get(k, FILLED_KEYS.get(k)) == v for k, v in keys.items()):
             return item
     return None
 

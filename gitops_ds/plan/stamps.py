@@ -7,7 +7,7 @@ writes nothing here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops_ds.model import names
@@ -17,25 +17,38 @@ from gitops_ds.model.objects import Body
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What is known of the commit that is applied; `repository` is free of credentials, `owner` a label value."""
+    """What is known of the commit that is applied; `repository` is free of credentials, `owner` a label value, `uid` that
+    of the object that a manifest was taken from.
+    """
 
     owner: str
     repository: str = ""
     commit: str = ""
     subject: str = ""
+    uid: str = ""
+
+
+def of(manifest: Manifest, stamp: Stamp) -> Stamp:
+    """The stamp for one manifest: what was taken from an object of the cluster carries that object's version."""
+    holder = manifest.holder
+    return stamp if holder is None else replace(stamp, commit=holder.commit, subject=holder.words, uid=holder.uid)
 
 
 def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
-    """The manifest's body with our label, and on a DaemonSet the annotations of the contract."""
+    """The manifest's body with our label, and on a DaemonSet the annotations of the contract.
+
+    What was taken from an object of the cluster has them on every kind: which object it was is known from there alone.
+    """
     body = dict(manifest.body)
     metadata = dict(body.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: stamp.owner}
     annotations = dict(metadata.get("annotations") or {})
-    if manifest.key.kind == "DaemonSet":
+    if manifest.key.kind == "DaemonSet" or manifest.holder is not None:
         annotations |= {
             names.PATH: manifest.origin.base.file,
             **({names.REPOSITORY: stamp.repository} if stamp.repository else {}),
             **({names.COMMIT: stamp.commit} if stamp.commit else {}),
+            **({names.TEMPLATE_UID: stamp.uid} if stamp.uid and manifest.holder is not None else {}),
             **({names.CHANGE_CAUSE: stamp.subject} if stamp.subject and names.CHANGE_CAUSE not in annotations else {}),
         }
     if annotations:
@@ -46,4 +59,5 @@ def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
 def as_live(stamp: Stamp, live: Body) -> Stamp:
     """The stamp with the commit and the subject that the live object carries."""
     annotations: Mapping[str, str] = (live.get("metadata") or {}).get("annotations") or {}
-    return Stamp(stamp.owner, stamp.repository, annotations.get(names.COMMIT, ""), annotations.get(names.CHANGE_CAUSE, ""))
+    commit, subject, uid = (annotations.get(name, "") for name in (names.COMMIT, names.CHANGE_CAUSE, names.TEMPLATE_UID))
+    return Stamp(stamp.owner, stamp.repository, commit, subject, uid)

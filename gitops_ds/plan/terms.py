@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from gitops_ds.model.change import Drift
+from gitops_ds.model.deployment import Left
 from gitops_ds.model.objects import Body, Digest, Key
+from gitops_ds.plan.allowed import EVERYTHING, Allowed
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
 
 
-class Drift(StrEnum):
-    """What is done about a change that somebody made in the cluster (annotation `gitops-ds.io/drift`)."""
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The other owners of the same service, where Git and templates in the cluster may name the same object.
 
-    CORRECT = "correct"
-    REPORT = "report"
-    HOLD = "hold"
+    `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs` are all that others name: what
+    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken.
+    """
+
+    ahead: Mapping[Key, str] = field(default_factory=dict)
+    heirs: frozenset[Key] = frozenset()
+    behind: frozenset[str] = frozenset()
+
+
+ALONE = Neighbours()
+HOLD_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a plan that a person approved."""
+    """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a plan that a person approved.
+
+    `condemned` are the objects whose deletion was approved before, and `left` is the drift that stood then; `now` and `hold_for` in
+    seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent.
+    """
 
     stamp: Stamp
     guards: Guards = Guards()
@@ -30,6 +45,13 @@ class Terms:
     drift: Drift = Drift.CORRECT
     approved: str = ""
     applied: Mapping[Key, Digest] = field(default_factory=dict)
+    condemned: frozenset[Key] = frozenset()
+    left: Mapping[Key, Left] = field(default_factory=dict)
+    now: float = 0.0
+    hold_for: float = HOLD_SECONDS
+    drift_of_agent: Mapping[str, Drift] = field(default_factory=dict)
+    allowed: Allowed = EVERYTHING
+    neighbours: Neighbours = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""Which objects a repository may name at all, whatever rights the service itself has.
+
+Judged on the rendered object, before anything is asked of the API server; what is not allowed is neither written nor deleted. What
+the service itself lives from is out of reach unless the settings say otherwise, and its memory and its leases always are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.objects import Key
+
+GUARD = "not-allowed"
+_OURS = "gitops-ds"  # what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
+_RIGHTS = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or `apps/DaemonSet`.
+
+    `home` is the namespace that the service itself lives in (empty: nothing to protect), `itself` whether its own deployment
+    there may be changed from the repository; its memory and its leases never are.
+    """
+
+    namespaces: frozenset[str] | None = None
+    kinds: frozenset[str] | None = None
+    cluster_scoped: bool = True
+    itself: bool = False
+    home: str = ""
+
+
+EVERYTHING = Allowed()
+
+
+def why_not(key: Key, allowed: Allowed) -> Refusal | None:
+    """The refusal for an object that is not allowed. A key without a namespace is that of a cluster-scoped object."""
+    if reason := _own(key, allowed) or _listed(key, allowed):
+        return Refusal(GUARD, f"{key} is not allowed: {reason}", key)
+    return None
+
+
+def _own(key: Key, allowed: Allowed) -> str:
+    """By what the service lives from: settings, credentials, memory and leases in its namespace; its rights."""
+    if allowed.home and key.namespace == allowed.home and _is_memory(key):
+        return "gitops-ds keeps its memory there"
+    if not allowed.home or allowed.itself or not _is_own(key, allowed.home):
+        return ""
+    return "gitops-ds itself lives from it; apply.allow.itself permits it"
+
+
+def _is_memory(key: Key) -> bool:
+    return key.group == "coordination.k8s.io" or (key.kind == "ConfigMap" and key.name.startswith(f"{_OURS}-"))
+
+
+def _is_own(key: Key, home: str) -> bool:
+    if key.namespace:
+        return key.namespace == home
+    if (key.group, key.kind) == ("", "Namespace"):
+        return key.name == home
+    return key.group == _RIGHTS and (key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:")))
+
+
+def _listed(key: Key, allowed: Allowed) -> str:
+    """By the lists of the settings."""
+    if allowed.kinds is not None and not {key.kind, f"{key.group or 'core'}/{key.kind}"} & allowed.kinds:
+        return f"apply.allow.kinds has no {key.group or 'core'}/{key.kind}"
+    if not key.namespace and not allowed.cluster_scoped:
+        return "apply.allow.clusterScoped is false"
+    if key.namespace and allowed.namespaces is not None and key.namespace not in allowed.namespaces:
+        return f"apply.allow.namespaces has no {key.namespace}"
+    return ""

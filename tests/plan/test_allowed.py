@@ -1,0 +1,70 @@
+"""What a repository may name: lists of the settings, and what the service itself lives from."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.model.objects import Key
+from gitops_ds.plan import allowed
+from gitops_ds.plan.allowed import Allowed
+
+HOME = Allowed(home="gitops-ds")
+ITSELF = Allowed(home="gitops-ds", itself=True)
+RBAC = "rbac.authorization.k8s.io"
+AGENT = Key("apps", "DaemonSet", "logging", "agent")
+
+
+def test_without_settings_everything_may_be_named_but_what_the_service_lives_from() -> None:
+    fine = (
+        AGENT,
+        Key("apps", "DaemonSet", "kube-system", "kube-proxy"),
+        Key("", "Namespace", "", "kube-system"),
+        Key("", "ConfigMap", "logging", "gitops-ds-state"),
+        Key(RBAC, "ClusterRole", "", "gitops-dsx"),
+        Key("", "PersistentVolume", "", "gitops-ds"),
+    )
+    assert [key for key in fine if allowed.why_not(key, HOME)] == []
+    own = (
+        Key("", "Namespace", "", "gitops-ds"),
+        Key("", "Secret", "gitops-ds", "credentials"),
+        Key("apps", "Deployment", "gitops-ds", "gitops-ds"),
+        Key("apps", "DaemonSet", "gitops-ds", "reader-of-credentials"),
+        Key(RBAC, "RoleBinding", "gitops-ds", "any"),
+        Key(RBAC, "ClusterRole", "", "gitops-ds"),
+        Key(RBAC, "ClusterRoleBinding", "", "gitops-ds-pace"),
+        Key(RBAC, "ClusterRoleBinding", "", "gitops-ds:more"),
+    )
+    assert [key for key in own if not allowed.why_not(key, HOME)] == []
+    assert [key for key in own if allowed.why_not(key, ITSELF)] == []
+    assert [key for key in own if allowed.why_not(key, Allowed())] == []  # a person at a desk has their own rights
+
+
+@pytest.mark.parametrize("settings", [HOME, ITSELF])
+@pytest.mark.parametrize(
+    "key", [Key("", "ConfigMap", "gitops-ds", "gitops-ds-1234"), Key("coordination.k8s.io", "Lease", "gitops-ds", "any")]
+)
+def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
+    refusal = allowed.why_not(key, settings)
+    assert refusal is not None
+    assert (refusal.guard, refusal.key) == ("not-allowed", key)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "word"),
+    [
+        (Allowed(frozenset(["logging"])), AGENT, ""),
+        (Allowed(frozenset(["monitoring"])), AGENT, "apply.allow.namespaces has no logging"),
+        (Allowed(frozenset()), AGENT, "apply.allow.namespaces has no logging"),
+        (Allowed(frozenset()), Key("", "Namespace", "", "logging"), ""),
+        (Allowed(cluster_scoped=False), AGENT, ""),
+        (Allowed(cluster_scoped=False), Key("", "Namespace", "", "logging"), "apply.allow.clusterScoped is false"),
+        (Allowed(kinds=frozenset(["DaemonSet"])), AGENT, ""),
+        (Allowed(kinds=frozenset(["apps/DaemonSet"])), AGENT, ""),
+        (Allowed(kinds=frozenset(["core/DaemonSet"])), AGENT, "apply.allow.kinds has no apps/DaemonSet"),
+        (Allowed(kinds=frozenset(["DaemonSet"])), Key("", "Secret", "a", "b"), "apply.allow.kinds has no core/Secret"),
+        (Allowed(kinds=frozenset(["core/Secret"])), Key("", "Secret", "a", "b"), ""),
+    ],
+)
+def test_the_lists_say_what_may_be_named(settings: Allowed, key: Key, word: str) -> None:
+    refusal = allowed.why_not(key, settings)
+    assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
