@@ -96,8 +96,8 @@ async def draft_with(
         asked.drift,
         asked.approved,
         known.digests,
-        asked.allowed,
-        asked.neighbours,
+        allowed=asked.allowed,
+        neighbours=asked.neighbours,
     )
     served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
     writer = apply.Writer(place.cluster, resources, seen, terms)
