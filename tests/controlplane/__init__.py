@@ -169,7 +169,8 @@ class ControlPlane:
         if not self.wanted.audit:
             return ()
         policy = self.directory / "audit-policy.yaml"
-        policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}")
+        everything = {"omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+        policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **everything}))
         return ("--audit-policy-file", str(policy), "--audit-log-path", str(self.audit_log), "--audit-log-mode", "blocking")
 
     def _start_controllers(self, key: Path) -> None:
