@@ -13,10 +13,12 @@ from weakref import WeakSet
 from gitops_ds.controller import fleet
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.core import health
-from gitops_ds.model.decision import Health, Observation
+from gitops_ds.core.attribution import DEADLINE, Scope
+from gitops_ds.core.health import Course
+from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import DAEMONSET, Key
-from gitops_ds.model.record import Record
+from gitops_ds.model.record import ActionFailed, Performed, Record
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
 SHARE = 0.1  # of a core, at most, goes into looking while everything moves
@@ -67,11 +69,21 @@ class Changes:
 class Standings:
     """All agents of one cluster as they stand now.
 
-    `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970. Nothing is looked at until `run` runs.
+    `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after `deadline` seconds without progress
+    a rollout has failed. Nothing is looked at until `run` runs.
     """
 
-    def __init__(self, controller: Watched, states: Callable[[], Mapping[str, State]], clock: Callable[[], float]) -> None:
-        self._controller, self._states, self._clock = controller, states, clock
+    def __init__(
+        self,
+        controller: Watched,
+        states: Callable[[], Mapping[str, State]],
+        clock: Callable[[], float],
+        *,
+        deadline: float = DEADLINE,
+    ) -> None:
+        self._controller, self._states, self._clock, self._deadline = controller, states, clock, deadline
+        self._courses: dict[Key, Course] = {}
+        self._refused: dict[Key, dict[str, str]] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
         self._due: set[Key] = set(controller.keys)
@@ -103,10 +115,18 @@ class Standings:
         self._news.set()
 
     def hear(self, told: Record) -> None:
-        """A pass may have changed what an owner remembers, and what it applied."""
-        if isinstance(told, PassEnded):
-            ours = {agent.key for agent in self.agents() if fleet.owner(agent.seen) or not agent.seen.daemonset.uid}
-            self.wake(ours | self._applied())
+        """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let in."""
+        match told:
+            case PassEnded():
+                ours = {agent.key for agent in self.agents() if fleet.owner(agent.seen) or not agent.seen.daemonset.uid}
+                self.wake(ours | self._applied())
+            case ActionFailed(daemonset=key, action=CreatePod(node=node), error=error):
+                self._refused.setdefault(key, {})[node] = str(error)
+                self.wake({key})
+            case Performed(daemonset=key, action=CreatePod(node=node)) if key in self._refused:
+                self._refused[key].pop(node, None)
+            case _:
+                pass
 
     async def run(self) -> None:
         """Keeps them current until it is cancelled."""
@@ -135,7 +155,8 @@ class Standings:
             alarm.cancel()
         before, agent = self._agents.get(key), self._now(key)
         if agent is None:
-            self._agents.pop(key, None)
+            for known in (self._agents, self._courses, self._refused):
+                known.pop(key, None)
         else:
             self._agents[key] = agent
             if agent.health.again is not None:
@@ -147,12 +168,15 @@ class Standings:
         states = self._states()
         seen = self._controller.observe(key)
         if seen is not None:
-            return Agent(seen, self._judged(seen), states.get(fleet.owner(seen), State()))
+            return Agent(seen, self._judged(key, seen), states.get(fleet.owner(seen), State()))
         state = next((state for state in states.values() if key in state.inventory), None)
         return None if state is None else fleet.missing(key, state, self._clock())
 
-    def _judged(self, seen: Observation) -> Health:
-        return health.judge(seen)
+    def _judged(self, key: Key, seen: Observation) -> Health:
+        scope = Scope(self._deadline, self._refused.get(key, {}))
+        judged = health.follow(self._courses.get(key, Course()), seen, scope)
+        self._courses[key] = judged.course
+        return judged.health
 
     def _applied(self) -> set[Key]:
         return {key for state in self._states().values() for key in state.inventory if key.kind == DAEMONSET.kind}

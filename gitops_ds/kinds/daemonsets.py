@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.kinds import requirements, rollout_numbers
+from gitops_ds.kinds import requirements, rollout_numbers, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.objects import Body, key_of
@@ -43,6 +43,18 @@ def daemonset_of(body: Body) -> DaemonSet:
         observed_generation=status.get("observedGeneration") or 0,
         collision_count=status.get("collisionCount"),
     )
+
+
+def changed_at(daemonset: DaemonSet) -> float | None:
+    """When somebody last wrote its spec (seconds since 1970), by its managedFields; None where they don't tell.
+
+    https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers
+    """
+    metadata = daemonset.raw.get("metadata") or {}
+    written = (entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {}))
+    said = [metadata.get("creationTimestamp"), *(entry.get("time") for entry in written)]
+    times = (timestamps.seconds(text) for text in said if text)
+    return max((time for time in times if time is not None), default=None)
 
 
 def counters(counts: Counts) -> dict[str, int]:

@@ -38,6 +38,7 @@ def pod_of(body: Body) -> Pod:
         template_generation=str(labels.get(names.POD_TEMPLATE_GENERATION) or ""),
         trouble=trouble,
         message=message,
+        crashed_at=None if ready else _crashed_at(status),
     )
 
 
@@ -82,6 +83,12 @@ def _trouble(status: Body) -> tuple[str, str]:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("reason") or "Unschedulable"), str(condition.get("message") or "")
     return "", ""
+
+
+def _crashed_at(status: Body) -> float | None:
+    ends = ((container.get("lastState") or {}).get("terminated") or {} for container in _containers(status))
+    times = (timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode"))
+    return max((time for time in times if time is not None), default=None)
 
 
 def _containers(status: Body) -> Iterator[Body]:

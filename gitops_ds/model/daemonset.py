@@ -36,6 +36,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change of the condition
     Ready, None where the kubelet gave none. `trouble` is what hinders it (`ImagePullBackOff`, `Unschedulable`), else empty.
+    `crashed_at` is when one of its containers last ended with an error.
     """
 
     namespace: str
@@ -55,6 +56,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     template_generation: str = ""
     trouble: str = ""
     message: str = ""
+    crashed_at: float | None = None
 
     @property
     def ended(self) -> bool:

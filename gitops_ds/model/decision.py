@@ -226,11 +226,12 @@ class NodeHealth:
 class Tally:
     """The nodes that shall run an agent, each counted once.
 
-    `updated` run the wanted template well. `old` wait for it, or are about to get it; `parked` wait for it by design. The others
-    are not well, by whose fault.
+    `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till their turn comes, `parked` by
+    design. Of the others the name tells whose fault it is; `refused` are those whose pod a quota or webhook did not let in.
     """
 
     updated: int = 0
+    starting: int = 0
     old: int = 0
     parked: int = 0
     node_fault: int = 0

@@ -19,13 +19,19 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The part of a node that decides whether an agent belongs on it, and whether it is well."""
+    """The part of a node that decides whether an agent belongs on it, and whether it is well.
+
+    `created` is in seconds since 1970, 0 where nobody said. `troubles` are its conditions that should not be: `DiskPressure`.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     unschedulable: bool = False
+    created: float = 0.0
+    deleting: bool = False
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def test_a_fleet_is_missing_then_progressing_then_healthy() -> None:
     world.turn()
     assert health.judge(world.observe()).state is HealthState.PROGRESSING
     world.settle()
-    assert health.judge(world.observe()) == health.Health(HealthState.HEALTHY, "2 of 2 nodes available")
+    judged = health.judge(world.observe())
+    assert (judged.state, judged.message, judged.nodes) == (HealthState.HEALTHY, "2 of 2 nodes available", ())
 
 
 def test_a_bad_image_is_the_templates_fault() -> None:

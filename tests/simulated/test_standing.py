@@ -84,6 +84,18 @@ def test_while_nothing_changes_nothing_is_looked_at_though_nodes_are_listed_agai
     play(scene)
 
 
+def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
+    async def scene() -> None:
+        async with stand(3) as there, standing(there) as found:
+            await asyncio.sleep(30)
+            there.cluster.kill_node("node-1")
+            await asyncio.sleep(65)
+            (agent,) = found.agents()
+            assert (agent.health.state, agent.health.nodes[0].reason) == (HealthState.DEGRADED, "NodeNotReady")
+
+    play(scene)
+
+
 def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it() -> None:
     async def scene() -> None:
         states = {"fleet": State(inventory=frozenset({LOST}))}

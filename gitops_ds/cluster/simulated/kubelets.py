@@ -74,6 +74,7 @@ class _Run:
     body: Body
     timer: asyncio.TimerHandle | None = None
     crashes: int = 0
+    crashed: float = 0.0
     ending: bool = False
 
     def stop(self) -> None:
@@ -179,6 +180,7 @@ class Kubelets:
         bad, _ = self.behaviour.trouble(run.body) or ("", None)
         wait = min(_FIRST_BACK_OFF * 2**run.crashes, _LONGEST_BACK_OFF)
         run.crashes += 1
+        run.crashed = self.server.now()
         said = f"back-off {wait:g}s restarting failed container={bad}"
         self._say(run, "Running", lambda name: _waiting("CrashLoopBackOff", said) if name == bad else self._running())
         self._after(run, wait, self._start)
@@ -232,6 +234,8 @@ class Kubelets:
         made = {"name": container["name"], "image": image, "imageID": "", "ready": False, "started": False, **state}
         crashed = self.behaviour.trouble(run.body) == (container["name"], Trouble.CRASHES)
         made["restartCount"] = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
+        if crashed and run.crashes:
+            made["lastState"] = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.text(run.crashed)}}
         return made
 
 
