@@ -1,0 +1,254 @@
+"""What a forge sends when somebody pushed: whether it is signed by our secret, and what it tells. Pure.
+
+A delivery says no more than "look now": the repositories that it names are compared with ours, and the commit is a hint for how
+long to look. What each forge signs, and in which header:
+
+- GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+- GitLab: https://docs.gitlab.com/user/project/integrations/webhooks/ (a token, or signed by https://www.standardwebhooks.com)
+- Bitbucket: https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks/
+- Gitea: https://docs.gitea.com/usage/webhooks, Forgejo: https://forgejo.org/docs/latest/user/webhooks/
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib import parse as urls
+
+import orjson
+
+from gitops_ds.model.objects import CommitId
+
+SIGNED_WITHIN = 300.0  # seconds that a signed time may be off, as Standard Webhooks recommends
+_HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NAMED = re.compile(r"[A-Za-z0-9._:-]{1,128}")  # a delivery's id, as far as it is remembered
+
+
+class Malformed(Exception):
+    """A body that no forge sends; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """That a delivery is by somebody who knows the secret. `seen_as` are the words by which a replay of it is known."""
+
+    forge: str
+    seen_as: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a delivery tells: addresses and names of the repository, the commit that a ref now is, if any; or just that it works."""
+
+    repositories: tuple[str, ...] = ()
+    commit: CommitId | None = None
+    ref: str = ""
+    default_branch: str = ""
+    ping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """A header with the HMAC-SHA256 of the body in hexadecimal digits, and the header with the delivery's id."""
+
+    forge: str
+    header: str
+    prefix: str
+    id: tuple[str, ...]
+
+
+# Gitea and Forgejo send GitHub's headers as well, so their own come first.
+_SIGNATURES = (
+    _Signature("forgejo", "X-Forgejo-Signature", "", ("X-Forgejo-Delivery",)),
+    _Signature("gitea", "X-Gitea-Signature", "", ("X-Gitea-Delivery",)),
+    _Signature("github", "X-Hub-Signature-256", "sha256=", ("X-GitHub-Delivery",)),
+    _Signature("bitbucket", "X-Hub-Signature", "sha256=", ("X-Request-UUID", "X-Request-Id")),
+    _Signature("generic", "X-Signature", "sha256=", ("X-Delivery",)),
+)
+_PINGS = {
+    "X-GitHub-Event": ("ping",),
+    "X-Event-Key": ("diagnostics:ping",),
+}
+
+
+def proof(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes], now: float) -> Proof | None:
+    """Who sent this, if it is signed by one of the secrets (or carries it, where a forge knows no better); else None.
+
+    `headers` are found whatever their case, as in aiohttp. Every comparison takes the same time, right or wrong.
+    """
+    for known in _SIGNATURES:
+        told = headers.get(known.header, "")
+        if told.startswith(known.prefix) and any(_same(told.removeprefix(known.prefix), _digest(s, body)) for s in secrets):
+            ids = (named for header in known.id if _NAMED.fullmatch(named := headers.get(header, "").strip("{}")))
+            return Proof(
+                known.forge, (*(f"id {known.forge} {id}" for id in ids), f"signature {told.removeprefix(known.prefix).lower()}")
+            )
+    return _standard(headers, body, secrets, now) or _token(headers, body, secrets)
+
+
+def _standard(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes], now: float) -> Proof | None:
+    """GitLab's signing token: id, time and body are signed together, so the id alone is enough to know a replay."""
+    id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    if not _NAMED.fullmatch(id) or not re.fullmatch("[0-9]{1,12}", at) or abs(now - int(at)) > SIGNED_WITHIN:
+        return None
+    signed = f"{id}.{at}.".encode() + body
+    for secret in secrets:
+        wanted = base64.b64encode(hmac.digest(_standard_key(secret), signed, hashlib.sha256)).decode()
+        if any(_same(told.removeprefix("v1,"), wanted) for told in headers.get("webhook-signature", "").split()[:16]):
+            return Proof("gitlab", (f"id gitlab {id}",))
+    return None
+
+
+def _standard_key(secret: bytes) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix(b"whsec_"), validate=True) if secret.startswith(b"whsec_") else secret
+    except binascii.Error:
+        return secret
+
+
+def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) -> Proof | None:
+    """A token proves only who sends it: by its id the same delivery is known again, or by its body where it has none."""
+    bearer = headers.get("Authorization", "")
+    said = {
+        "gitlab": (headers.get("X-Gitlab-Token", ""), ("X-Gitlab-Event-UUID", "Idempotency-Key")),
+        "generic": (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", ("X-Delivery",)),
+    }
+    for forge, (token, known_by) in said.items():
+        if token and any(_same(token, secret) for secret in secrets):
+            ids = [headers[header] for header in known_by if _NAMED.fullmatch(headers.get(header, ""))]
+            if ids:
+                return Proof(forge, (f"id {forge} {ids[0]}",))
+            return Proof(forge, (f"body {hashlib.sha256(body).hexdigest()}",) if forge == "gitlab" else ())
+    return None
+
+
+def _digest(secret: bytes, body: bytes) -> bytes:
+    return hmac.digest(secret, body, hashlib.sha256).hex().encode()
+
+
+def _same(told: str, wanted: bytes | str) -> bool:
+    right = wanted if isinstance(wanted, bytes) else wanted.encode()
+    return hmac.compare_digest(told.encode("utf-8", "surrogateescape"), right)
+
+
+def news(headers: Mapping[str, str], body: bytes) -> News:
+    """What a body of any forge tells. Raises Malformed where it is no JSON object, or a field is not what every forge sends."""
+    if any(headers.get(header, "").lower() in words for header, words in _PINGS.items()):
+        return News(ping=True)
+    try:
+        told = orjson.loads(body) if body.strip() else {}
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"the body is no JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise Malformed("the body is no JSON object")
+    repository, project = told.get("repository"), _object(told, "project")
+    named = [repository] if isinstance(repository, str) else [*_names(_object(told, "repository")), *_names(project)]
+    default = _text(project, "default_branch") or (_text(repository, "default_branch") if isinstance(repository, dict) else "")
+    ref, commit = _pushed(told)
+    return News(tuple(dict.fromkeys(name for name in named if name)), commit, ref, default)
+
+
+_ADDRESSES = (
+    "clone_url",
+    "ssh_url",
+    "git_url",
+    "html_url",
+    "git_http_url",
+    "git_ssh_url",
+    "http_url",
+    "web_url",
+    "homepage",
+    "url",
+)
+
+
+def _names(repository: Mapping[str, Any]) -> Iterator[str]:
+    for name in (*_ADDRESSES, "full_name", "path_with_namespace"):
+        yield _text(repository, name)
+    links = _object(repository, "links")
+    for name in ("html", "self"):
+        one = links.get(name)
+        for link in one if isinstance(one, list) else [one]:  # Bitbucket's Data Center has lists
+            yield _text(link, "href") if isinstance(link, dict) else ""
+    for link in _list(links, "clone"):
+        yield _text(link, "href") if isinstance(link, dict) else ""
+
+
+def _pushed(told: Mapping[str, Any]) -> tuple[str, CommitId | None]:
+    """The ref and its commit; of a ref that was deleted no commit."""
+    ref, commits = _text(told, "ref"), [_text(told, name) for name in ("after", "checkout_sha", "commit_id")]
+    if isinstance(told.get("commit"), str):  # the generic form; elsewhere an object
+        commits.append(told["commit"])
+    for change in [*_list(_object(told, "push"), "changes"), *_list(told, "changes")][:1]:
+        if not isinstance(change, dict):
+            raise Malformed("changes holds something else than objects")
+        new = change.get("new")
+        if isinstance(new, dict):  # Bitbucket's Cloud
+            ref, commits = _text(new, "name"), [_text(_object(new, "target"), "hash")]
+        elif isinstance(change.get("toHash"), str):  # its Data Center
+            ref, commits = _text(_object(change, "ref"), "id"), [change["toHash"]]
+    known = [commit for commit in commits if commit]
+    if any(not _HEX.fullmatch(commit) for commit in known):
+        raise Malformed("the commit is no full id of 40 or 64 hexadecimal digits")
+    return ref, next((CommitId(commit) for commit in known if commit.strip("0")), None)
+
+
+def _object(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = told.get(name)
+    if found is not None and not isinstance(found, dict):
+        raise Malformed(f"{name} is no object")
+    return found or {}
+
+
+def _list(told: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = told.get(name)
+    if found is not None and not isinstance(found, list | dict):
+        raise Malformed(f"{name} is no list")
+    return found if isinstance(found, list) else ()  # GitLab's merge requests have an object there
+
+
+def _text(told: Mapping[str, Any], name: str) -> str:
+    found = told.get(name)
+    if found is not None and not isinstance(found, str):
+        raise Malformed(f"{name} is no text")
+    return found or ""
+
+
+def means(news: News, addresses: Iterable[str]) -> bool:
+    """Whether a delivery names the repository at one of these addresses: host and path, or a name that is the path."""
+    ours = [_place(address) for address in addresses]
+    for told in news.repositories:
+        host, path = _place(told)
+        if path and any(path == our_path and (not host or host == our_host) for our_host, our_path in ours):
+            return True
+    return False
+
+
+def _place(address: str) -> tuple[str, str]:
+    """Host (empty for a bare name) and path of an address in any of git's forms; the port and `.git` say nothing."""
+    text = address.strip()
+    if "://" in text:
+        try:
+            parts = urls.urlsplit(text)
+            host, path = parts.hostname or "", parts.path
+        except ValueError:
+            return "", ""
+    elif scp := re.fullmatch(r"(?:[^@/:]+@)?([^@/:]+):(.+)", text, re.DOTALL):
+        host, path = scp[1], scp[2]
+    else:
+        host, path = "", text
+    return host.lower(), path.strip("/").removesuffix(".git").lower()
+
+
+def concerns(news: News, branch: str) -> bool:
+    """Whether the ref that moved may be the one that is followed (`branch`; empty: the default one); in doubt yes."""
+    moved = news.ref.removeprefix("refs/heads/")
+    if not moved or news.ref.startswith("refs/tags/"):
+        return True
+    return moved == branch if branch else news.default_branch in ("", moved)

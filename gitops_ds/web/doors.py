@@ -1,0 +1,103 @@
+"""The door of the web server: so many connections and no more, and none that stays open without asking for anything.
+
+aiohttp waits for ever for the end of a request's head, and counts no connections: https://github.com/aio-libs/aiohttp/issues/5386
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from aiohttp import typedefs, web
+
+CONNECTIONS = 500
+HEAD_SECONDS = 15.0
+ANSWER_SECONDS = 60.0
+
+
+class Door:
+    """Counts the connections of one server, and cuts those that wait too long for a whole request."""
+
+    def __init__(self, connections: int = CONNECTIONS, head_seconds: float = HEAD_SECONDS) -> None:
+        self.connections, self.head_seconds = connections, head_seconds
+        self.open: set[_Guarded] = set()
+
+    async def listen(self, runner: web.AppRunner, host: str | None, port: int) -> asyncio.Server:
+        """Answers there until it is closed. The application needs `middleware`. Raises OSError."""
+        inner = runner.server
+        assert inner is not None  # the caller set it up
+        make = cast("Callable[[], asyncio.Protocol]", inner)
+        return await asyncio.get_running_loop().create_server(lambda: _Guarded(make(), self), host, port, backlog=128)
+
+    @property
+    def middleware(self) -> typedefs.Middleware:
+        """Tells the door that a request goes on, however long that takes: the events of a page go on for days."""
+
+        @web.middleware
+        async def busy(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
+            guard = request.transport.get_protocol() if request.transport else None
+            if not isinstance(guard, _Guarded):
+                return await handler(request)
+            guard.busy()
+            try:
+                return await handler(request)
+            finally:
+                guard.idle()
+
+        return busy
+
+
+class _Guarded(asyncio.Protocol):
+    """One connection: what aiohttp's own protocol does, and an end when no request comes."""
+
+    def __init__(self, inner: asyncio.Protocol, door: Door) -> None:
+        self._inner, self._door = inner, door
+        self._transport: asyncio.Transport | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    def busy(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+
+    def idle(self) -> None:
+        self.busy()
+        if self._transport is not None and not self._transport.is_closing():
+            self._end = asyncio.get_running_loop().call_later(self._door.head_seconds, self._close)
+
+    def _close(self) -> None:
+        """Lets go of an answer that is still read, but not for ever."""
+        assert self._transport is not None
+        self._transport.close()
+        self._end = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._transport.abort)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._door.open) >= self._door.connections:
+            self._refused = True
+            self._transport.abort()
+            return
+        self._door.open.add(self)
+        self._inner.connection_made(transport)
+        self.idle()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._refused else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.busy()
+        self._door.open.discard(self)
+        if not self._refused:
+            self._inner.connection_lost(exc)

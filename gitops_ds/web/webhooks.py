@@ -1,0 +1,186 @@
+"""POST /hook: a forge says that somebody pushed, and the repository is looked at now.
+
+Anybody may send here, so everything is bounded before anything is believed: how many requests there are in a second and at once,
+how long a body is and how long it takes. Then the signature over the raw bytes, then its meaning. A body never says where to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+from aiohttp import web
+
+from gitops_ds.model.record import Emit
+from gitops_ds.model.steering import HookHeard, HookResult, Push
+from gitops_ds.web import deliveries
+
+MAX_BYTES = 1 << 20
+BODY_SECONDS = 10.0
+AT_ONCE = 32
+REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is what it follows, where it says so.
+
+    `secrets` are read again when their file changed; any of them does.
+    """
+
+    id: str
+    addresses: tuple[str, ...]
+    branch: str
+    secrets: Callable[[], Sequence[bytes]]
+    wake: Callable[[Push], None]
+
+
+@dataclass(slots=True)
+class Bucket:
+    """So many at once, and then so many in a second."""
+
+    size: float
+    rate: float
+    left: float = field(init=False)
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.left = self.size
+
+    def take(self, now: float) -> bool:
+        """Whether there is one left."""
+        self.left, self.at = min(self.size, self.left + max(0.0, now - self.at) * self.rate), now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Memory:
+    """The last deliveries, for a day."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    def is_new(self, words: Sequence[str], now: float) -> bool:
+        """Whether none of the words was heard before; they are from now on."""
+        while self._seen and (len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR):
+            self._seen.popitem(last=False)
+        if any(word in self._seen for word in words):
+            return False
+        self._seen.update(dict.fromkeys(words, now))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered: the status, a result for the metric, and words."""
+
+    status: int
+    result: HookResult
+    words: str
+    forge: str = ""
+    woken: tuple[str, ...] = ()
+
+
+class Hooks:
+    """The webhook of all repositories. `targets` is asked for each delivery; `clock` counts seconds since 1970."""
+
+    def __init__(
+        self,
+        targets: Callable[[], Sequence[Target]],
+        tell: Emit,
+        clock: Callable[[], float],
+        *,
+        max_bytes: int = MAX_BYTES,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        self._targets, self._tell, self._clock = targets, tell, clock
+        self._max_bytes, self._body_seconds = max_bytes, body_seconds
+        self._memory = Memory()
+        # Whoever has no secret can only empty the first bucket; then the schedule finds what is pushed.
+        self._anybody, self._known = Bucket(200, 50), Bucket(60, 2)
+        self.at_once = 0
+
+    def routes(self, path: str = "/hook") -> list[web.RouteDef]:
+        """PATH for all repositories, PATH/ID for the one with that state."""
+        return [web.post(path, self.hear), web.post(f"{path}/{{id}}", self.hear)]
+
+    async def hear(self, request: web.Request) -> web.Response:
+        """Answers one request, and tells what became of it."""
+        try:
+            said = await self._read(request)
+        except _Refused as refused:
+            said = refused.answer
+        self._tell(HookHeard(self._clock(), said.result, said.forge, said.woken))
+        body = {"result": said.result.value, "message": said.words, **({"woken": said.woken} if said.woken else {})}
+        reply = web.Response(status=said.status, body=orjson.dumps(body) + b"\n", content_type="application/json")
+        if said.status in (429, 503):
+            reply.headers["Retry-After"] = "30"
+        reply.force_close()  # what is left of a body is nobody's next request
+        return reply
+
+    async def _read(self, request: web.Request) -> Answer:
+        if self.at_once >= AT_ONCE:
+            return Answer(503, HookResult.LIMITED, "too many requests at once")
+        if not self._anybody.take(self._clock()):
+            return Answer(429, HookResult.LIMITED, "too many requests")
+        self.at_once += 1
+        try:
+            body = await self._body(request)
+        finally:
+            self.at_once -= 1
+        return self.judge(request.headers, body, request.match_info.get("id", ""))
+
+    async def _body(self, request: web.Request) -> bytes:
+        too_large = Answer(413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes")
+        if (request.content_length or 0) > self._max_bytes:
+            raise _Refused(too_large)
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise _Refused(Answer(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
+        found = bytearray()
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                async for piece in request.content.iter_any():
+                    found += piece
+                    if len(found) > self._max_bytes:
+                        raise _Refused(too_large)
+        except TimeoutError:
+            raise _Refused(Answer(408, HookResult.TOO_SLOW, f"the body took more than {self._body_seconds:.0f} seconds")) from None
+        except web.RequestPayloadError:
+            raise _Refused(Answer(400, HookResult.MALFORMED, "the body broke off")) from None
+        return bytes(found)
+
+    def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> Answer:
+        """What a delivery means, from its headers and raw body; wakes the repositories that it is about."""
+        now, proofs = self._clock(), dict[str, deliveries.Proof]()
+        targets = [target for target in self._targets() if id in ("", target.id)]
+        for target in targets:
+            if proof := deliveries.proof(headers, body, target.secrets(), now):
+                proofs[target.id] = proof
+        if not proofs:
+            return Answer(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
+        proof = next(iter(proofs.values()))
+        if not self._known.take(now):
+            return Answer(429, HookResult.LIMITED, "too many deliveries", proof.forge)
+        try:
+            news = deliveries.news(headers, body)
+        except deliveries.Malformed as error:
+            return Answer(400, HookResult.MALFORMED, str(error), proof.forge)
+        if not self._memory.is_new(proof.seen_as, now):
+            return Answer(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
+        if news.ping:
+            return Answer(202, HookResult.PING, "well received", proof.forge)
+        believers = [target for target in targets if target.id in proofs]
+        meant = [target for target in believers if deliveries.means(news, target.addresses)] or believers
+        for target in meant:
+            target.wake(Push(news.commit if deliveries.concerns(news, target.branch) else None))
+        return Answer(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
+
+
+class _Refused(Exception):
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
