@@ -18,6 +18,7 @@
     │   └── ForgeDenied            a token without the right
     └── ClusterError (3)           the API server; carries its HTTP status and reason
         ├── ClusterUnreachable     retry
+        │   └── NotLeading         the lease is not ours, or no longer
         ├── Unauthorized           401
         ├── Forbidden              403
         ├── NotFound               404
@@ -131,6 +132,10 @@ class ClusterUnreachable(ClusterError):
     """No connection, or no answer in time."""
 
     retryable = True
+
+
+class NotLeading(ClusterUnreachable):
+    """Not the leader, or no longer: a write was not sent, or given up."""
 
 
 class Unauthorized(ClusterError):

@@ -12,7 +12,7 @@ import contextlib
 import random
 import socket
 import urllib.parse
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -54,10 +54,11 @@ class _Request:
 class HttpCluster:
     """One API server. Use it as an async context manager; it holds a pool of connections."""
 
-    def __init__(self, access: Access, user_agent: str = "gitops-ds") -> None:
-        """`access` says where and as whom; nothing is sent yet."""
+    def __init__(self, access: Access, user_agent: str = "gitops-ds", *, guard: Callable[[], None] = lambda: None) -> None:
+        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise."""
         self._access = access
         self._user_agent = user_agent
+        self._guard = guard
         self._session: aiohttp.ClientSession | None = None
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self.requests = 0  # sent so far, watches included
@@ -66,13 +67,23 @@ class HttpCluster:
         """Opens the pool."""
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, ssl=self._access.tls or True, socket_factory=_socket)
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[self._guarded()])
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Closes every connection."""
         if self._session:
             await self._session.close()
+
+    def _guarded(self) -> aiohttp.TraceConfig:
+        """Looks when a body, which every write has and no read, is handed to the connection: the last moment before it goes out."""
+
+        async def look(*_: object) -> None:
+            self._guard()
+
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_chunk_sent.append(look)
+        return tracing
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
         """What the server serves, in two requests, asked once.

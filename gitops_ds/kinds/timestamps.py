@@ -19,3 +19,8 @@ def seconds(text: str) -> float | None:
 def text(moment: float) -> str:
     """As metav1.Time is written: whole seconds, UTC."""
     return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micros(moment: float) -> str:
+    """As metav1.MicroTime is written."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
