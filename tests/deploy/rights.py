@@ -31,7 +31,8 @@ class Right:
     namespace: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''} {'in ' + self.namespace if self.namespace else ''}"
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
 
 
 # Asked by the API server itself while it answers another request, so that no line of the audit log is theirs: each beside the

@@ -66,7 +66,8 @@ def companions(space: str, text: str) -> list[dict[str, Any]]:
         },
         {
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-            "metadata": {"name": "agent", **there, "labels": {"text": text}}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+            "metadata": {"name": "agent", **there, "labels": {"text": text}},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
         },
         {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
@@ -152,7 +153,8 @@ DENIED = {
         },
     },
     "binding": {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-pods"},
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-pods"},
         "spec": {"policyName": "no-pods", "validationActions": ["Deny"]},
     },
 }  # fmt: skip
