@@ -15,6 +15,7 @@ from gitops_ds.controller.fleet import Agent
 from gitops_ds.core import health
 from gitops_ds.core.attribution import DEADLINE, Scope
 from gitops_ds.core.health import Course
+from gitops_ds.errors import ClusterError, Forbidden, Invalid
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import DAEMONSET, Key
@@ -83,7 +84,7 @@ class Standings:
     ) -> None:
         self._controller, self._states, self._clock, self._deadline = controller, states, clock, deadline
         self._courses: dict[Key, Course] = {}
-        self._refused: dict[Key, dict[str, str]] = {}
+        self._refused: dict[Key, str] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
         self._due: set[Key] = set(controller.keys)
@@ -120,11 +121,11 @@ class Standings:
             case PassEnded():
                 ours = {agent.key for agent in self.agents() if fleet.owner(agent.seen) or not agent.seen.daemonset.uid}
                 self.wake(ours | self._applied())
-            case ActionFailed(daemonset=key, action=CreatePod(node=node), error=error):
-                self._refused.setdefault(key, {})[node] = str(error)
+            case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
+                self._refused[key] = str(error)
                 self.wake({key})
-            case Performed(daemonset=key, action=CreatePod(node=node)) if key in self._refused:
-                self._refused[key].pop(node, None)
+            case Performed(daemonset=key, action=CreatePod()):
+                self._refused.pop(key, None)
             case _:
                 pass
 
@@ -173,7 +174,7 @@ class Standings:
         return None if state is None else fleet.missing(key, state, self._clock())
 
     def _judged(self, key: Key, seen: Observation) -> Health:
-        scope = Scope(self._deadline, self._refused.get(key, {}))
+        scope = Scope(self._deadline, self._refused.get(key, ""))
         judged = health.follow(self._courses.get(key, Course()), seen, scope)
         self._courses[key] = judged.course
         return judged.health
@@ -186,6 +187,11 @@ class Standings:
             self._sorted = None
             for changes in self._changes:
                 changes.add(changed)
+
+
+def is_refusal(error: ClusterError) -> bool:
+    """Whether the API server took the request and said no: a quota, a policy, a webhook, also one that does not answer."""
+    return isinstance(error, Forbidden | Invalid) or "admission webhook" in str(error) or "failed calling webhook" in str(error)
 
 
 def _same(one: Agent | None, other: Agent | None) -> bool:

@@ -8,8 +8,7 @@ it: the set of nodes that a change is judged by is frozen when it begins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gitops_ds.core.fleet import Fleet, Spot
 from gitops_ds.kinds import daemonsets, eligibility
@@ -49,10 +48,10 @@ NODES_OWN = _ILL | _COMING | _GOING
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is judged by: `deadline` in seconds, and by node why its pod was refused; the node `` stands for all."""
+    """What is judged by: `deadline` in seconds, and why pods are refused just now, else empty."""
 
     deadline: float = DEADLINE
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class _Judge:
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
         reason, message = self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
-        if ill := self._ill(name):
+        if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
             return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself")
         if reason in ON_ITS_WAY and self._joins(name):
             return NodeHealth(name, JOINING, Blame.NODE, "the node joined after the change began")
@@ -156,8 +155,7 @@ class _Judge:
         """Of a node without a pod that stays."""
         if spot.pods:
             return "Terminating", spot.pods[0].name
-        refused = self.scope.refused.get(spot.node) or self.scope.refused.get("")
-        return ("Refused", refused) if refused else ("NoPod", "")
+        return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
 
     def _ill(self, name: str) -> str:
         """What hinders pods on the node by itself."""
