@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.model.cluster import EVERYTHING, Applied, Cluster, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import EVERYTHING, Applied, Cluster, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
 from gitops_ds.model.objects import Body, Resource
 
 
@@ -71,6 +71,10 @@ class Fenced:
 
     def __init__(self, cluster: Cluster, fence: Fence) -> None:
         self._cluster, self._fence = cluster, fence
+
+    def acting_as(self, who: Identity) -> Fenced:
+        """In the name of somebody else, past the same fence."""
+        return Fenced(self._cluster.acting_as(who), self._fence)
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
         """As the cluster's."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import asyncio.sslproto
 import contextlib
+import copy
 import random
 import socket
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -27,7 +28,7 @@ from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
 from gitops_ds.kinds import brief, revisions
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 
 PAGE = 500
@@ -51,6 +52,11 @@ class _Request:
     wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
 
 
+@dataclass(slots=True)
+class _Tally:
+    sent: int = 0
+
+
 class HttpCluster:
     """One API server. Use it as an async context manager; it holds a pool of connections."""
 
@@ -61,7 +67,8 @@ class HttpCluster:
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
         self._resources: Mapping[tuple[str, str], Resource] | None = None
-        self.requests = 0  # sent so far, watches included
+        self._acting: Sequence[tuple[str, str]] = ()
+        self._tally = _Tally()
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pool."""
@@ -84,6 +91,17 @@ class HttpCluster:
         tracing = aiohttp.TraceConfig()
         tracing.on_request_chunk_sent.append(look)
         return tracing
+
+    @property
+    def requests(self) -> int:
+        """Sent so far, watches and those in the name of others included."""
+        return self._tally.sent
+
+    def acting_as(self, who: Identity) -> HttpCluster:
+        """The same connections, with headers that name somebody else."""
+        view = copy.copy(self)
+        view._acting = (("Impersonate-User", who.user), *(("Impersonate-Group", group) for group in who.groups))  # noqa: SLF001  our own
+        return view
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
         """What the server serves, in two requests, asked once.
@@ -239,10 +257,10 @@ class HttpCluster:
     async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
         if self._session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
-        self.requests += 1
-        headers = {"Content-Type": "application/json", **request.headers}
+        self._tally.sent += 1
+        headers = [*{"Content-Type": "application/json", **request.headers}.items(), *self._acting]
         if authorization:
-            headers["Authorization"] = authorization
+            headers.append(("Authorization", authorization))
         try:
             return await self._session.request(
                 request.method,

@@ -52,6 +52,16 @@ class Writer:
     live: Live
     terms: Terms
 
+    def acting(self, key: Key, agent: str) -> Cluster:
+        """The cluster in the name of whoever applies this object. Raises Forbidden where nobody does."""
+        who = self.terms.impersonation
+        if who is None:
+            return self.cluster
+        found = who.of(key, agent)
+        if isinstance(found, Refusal):
+            raise errors.Forbidden(found.message, 403, "Forbidden")
+        return self.cluster.acting_as(found)
+
 
 async def ask(writer: Writer, manifests: Iterable[Manifest]) -> Mapping[Key, Answer]:
     """The API server's answers to dry runs of these manifests, whose objects exist."""
@@ -67,23 +77,40 @@ async def ask(writer: Writer, manifests: Iterable[Manifest]) -> Mapping[Key, Ans
 
 
 async def _ask(writer: Writer, manifest: Manifest) -> Answer:
-    body = make.probe(manifest, writer.live.objects[manifest.key], writer.terms)
-    resource = writer.resources[manifest.key]
+    live = writer.live.objects.get(manifest.key)
     try:
-        return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
+        cluster = writer.acting(manifest.key, manifest.agent)
+        if live is None:
+            return await _ask_for_new(cluster, writer, manifest)
+        body, resource = make.probe(manifest, live, writer.terms), writer.resources[manifest.key]
+        return await _ask_both_ways(cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts))
+    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
+        return Answer(refused=str(error))
+
+
+async def _ask_for_new(cluster: Cluster, writer: Writer, manifest: Manifest) -> Answer:
+    """Whether the object may be made; a namespace or definition that comes with the same plan is not there yet."""
+    body = stamps.stamped(manifest, stamps.of(manifest, writer.terms.stamp))
+    with contextlib.suppress(errors.NotFound, errors.Conflict):
+        await cluster.apply(writer.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True)
+    return Answer()
+
+
+async def _ask_both_ways(
+    cluster: Cluster, resource: Resource, body: Body, may_take: Callable[[tuple[FieldConflict, ...]], bool]
+) -> Answer:
+    try:
+        return Answer((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
     except errors.Conflict as error:
-        conflicts = conflicts_of(error)
-        # Drift that is only told is shown as what would be put back.
-        live = writer.live.objects[manifest.key]
-        left = drift.is_left(manifest, live, writer.terms)
-        if not left and not make.may_force(manifest, live, conflicts, writer.terms):
+        if not may_take(conflicts := conflicts_of(error)):
             return Answer(conflicts=conflicts)
-    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
-        return Answer(refused=str(error))
-    try:
-        return Answer((await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
-    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
-        return Answer(refused=str(error))
+    return Answer((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
+
+
+def _may_take(writer: Writer, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]) -> bool:
+    """Whether fields of others are to be shown as won; drift that is only told is shown as what would be put back."""
+    left = drift.is_left(manifest, live, writer.terms)
+    return left or make.may_force(manifest, live, conflicts, writer.terms)
 
 
 def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
@@ -96,14 +123,22 @@ def _manager(message: str) -> str:
     return message.partition('"')[2].partition('"')[0] or message
 
 
-Ready = Callable[[Sequence[str]], Awaitable[str]]
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What is waited for, with patience: agents that others need, objects that come to their end.
+
+    Each says what is missing, or nothing.
+    """
+
+    agents: Callable[[Sequence[str]], Awaitable[str]]
+    ends: Callable[[Sequence[Key]], Awaitable[str]]
 
 
-async def perform(writer: Writer, changes: Sequence[Change], ready: Ready, tell: Callable[[Written], None]) -> Outcome:
+async def perform(writer: Writer, changes: Sequence[Change], waits: Waits, tell: Callable[[Written], None]) -> Outcome:
     """Writes the changes in their order, those of one kind and wave together; deletes come last, and only after no failure.
 
-    `ready` waits for the agents that a change needs, and says in words what is missing, or nothing; what is missing leaves the
-    change for a later pass. It is asked once for the same agents. `tell` hears of every write at once.
+    What a change needs and is missing leaves it for a later pass; it is asked once for the same agents. `tell` hears of every write
+    at once.
     """
     outcome = Outcome()
     wave_of = order.waves(change.manifest for change in changes if change.manifest)
@@ -118,11 +153,14 @@ async def perform(writer: Writer, changes: Sequence[Change], ready: Ready, tell:
         if deletes and outcome.refused:
             outcome.refused += [(change, _kept(change.key)) for change in some]
             continue
+        if deletes and some[0].key.is_daemonset:
+            await _in_stages(writer, some, outcome, (waits, tell))
+            continue
         free = []
         for change in some:
             needed = tuple(sorted(change.manifest.depends_on)) if change.manifest else ()
             if needed not in missing:
-                missing[needed] = await ready(needed)
+                missing[needed] = await waits.agents(needed)
             if missing[needed]:
                 outcome.refused.append((change, Refusal("waits", f"{change.key} waits: {missing[needed]}", change.key)))
             else:
@@ -131,18 +169,51 @@ async def perform(writer: Writer, changes: Sequence[Change], ready: Ready, tell:
     return outcome
 
 
+async def _in_stages(
+    writer: Writer, changes: Sequence[Change], outcome: Outcome, heard: tuple[Waits, Callable[[Written], None]]
+) -> None:
+    """Deletes DaemonSets so that at most as many nodes as the guard allows lose pods at once, or one DaemonSet's.
+
+    Those of a stage are deleted in the foreground: they are there until their pods are gone, also for the next pass, and for one
+    of another process.
+    """
+    waits, tell = heard
+    allowed = writer.terms.guards.lost.of(len(writer.live.nodes or ()))
+    ending = [key for key, body in sorted(writer.live.objects.items()) if key.is_daemonset and prune.is_ending(body)]
+    left = list(changes)
+    while left:
+        if missing := await waits.ends(ending):
+            outcome.refused += [
+                (change, Refusal("waits", f"{change.key} is deleted later: {missing}", change.key)) for change in left
+            ]
+            return
+        stage, nodes = left[:1], {*left[0].nodes.lost}
+        while len(stage) < len(left) and len(nodes | {*left[len(stage)].nodes.lost}) <= allowed:
+            nodes |= {*left[len(stage)].nodes.lost}
+            stage.append(left[len(stage)])
+        left = left[len(stage) :]
+        await _together(writer, stage, outcome, tell, visibly=bool(left))
+        ending = [change.key for change in stage]
+
+
 def _kept(key: Key) -> Refusal:
     """What left Git may be replaced by what was not applied."""
     return Refusal("waits", f"{key} is not deleted before everything else is applied", key)
 
 
-async def _together(writer: Writer, changes: Sequence[Change], outcome: Outcome, tell: Callable[[Written], None]) -> None:
+async def _together(
+    writer: Writer, changes: Sequence[Change], outcome: Outcome, tell: Callable[[Written], None], *, visibly: bool = False
+) -> None:
+    """Writes or deletes some at once; `visibly`: what is deleted stays until its pods are gone."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(change: Change) -> None:
         async with turn:
             try:
-                done = await _delete(writer, change) if change.manifest is None else await _write(writer, change, change.manifest)
+                if change.manifest is None:
+                    done = await _delete(writer, change, visibly=visibly)
+                else:
+                    done = await _write(writer, change, change.manifest)
             except errors.Conflict as error:
                 outcome.refused.append((change, _lost(change.key, error)))
             except (errors.Unauthorized, errors.ClusterUnreachable):
@@ -175,29 +246,30 @@ def _advice(error: errors.ClusterError) -> str:
 async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
     body = stamps.stamped(manifest, stamps.of(manifest, writer.terms.stamp))
     resource, live = writer.resources[manifest.key], writer.live.objects.get(manifest.key)
+    cluster = writer.acting(manifest.key, manifest.agent)
     if live is not None and ownership.needs_migration(live):
-        await _migrate(writer.cluster, resource, live)
+        await _migrate(cluster, resource, live)
     try:
-        done = await _apply(writer, resource, body)
+        done = await _apply(cluster, resource, body)
     except errors.Conflict as error:
         if not make.may_force(manifest, live, conflicts_of(error), writer.terms):
             raise
-        done = await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
+        done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     return Written(change, done.body, done.warnings)
 
 
-async def _apply(writer: Writer, resource: Resource, body: Body) -> Applied:
+async def _apply(cluster: Cluster, resource: Resource, body: Body) -> Applied:
     """An apply; one of a custom kind is repeated for some seconds, until the definition written before it is in force."""
     custom = (resource.group, resource.kind) not in served.RESOURCES
     tries = int(DEFINITION_SECONDS / DEFINITION_PAUSE) if custom else 0
     for _ in range(tries):
         try:
-            return await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
+            return await cluster.apply(resource, body, manager=names.FIELD_MANAGER)
         except errors.NotFound as error:
             if str(error).startswith("namespaces "):
                 raise
             await asyncio.sleep(DEFINITION_PAUSE)
-    return await writer.cluster.apply(resource, body, manager=names.FIELD_MANAGER)
+    return await cluster.apply(resource, body, manager=names.FIELD_MANAGER)
 
 
 async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
@@ -210,11 +282,17 @@ async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
     await cluster.patch(resource, str(metadata.get("namespace") or ""), str(metadata["name"]), patch, type=PatchType.JSON)
 
 
-async def _delete(writer: Writer, change: Change) -> Written:
+_PROPAGATION = {prune.Policy.ORPHAN: Propagation.ORPHAN, prune.Policy.FOREGROUND: Propagation.FOREGROUND}
+
+
+async def _delete(writer: Writer, change: Change, *, visibly: bool) -> Written:
     key, live = change.key, writer.live.objects[change.key]
-    orphan = prune.policy_of(live) is prune.Policy.ORPHAN
-    propagation = Propagation.ORPHAN if orphan else Propagation.BACKGROUND
+    policy = prune.policy_of(live, writer.terms.guards.policy)
+    propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
+    if visibly and policy is prune.Policy.CASCADE:
+        propagation = Propagation.FOREGROUND
     uid = str(live["metadata"].get("uid") or "")
+    cluster = writer.acting(key, prune.agent_of(live))
     with contextlib.suppress(errors.NotFound):  # gone already
-        await writer.cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
+        await cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
     return Written(change, None)

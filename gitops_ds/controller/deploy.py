@@ -7,25 +7,28 @@ it may end at any instant, and the next one goes on from where the world is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
 from gitops_ds.controller import apply, live, state
 from gitops_ds.kinds import rollout_status
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Change, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, Drift, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import Applied, NotApplied, PassEnded, Planned, State
+from gitops_ds.model.deployment import Applied, DriftCorrected, NotApplied, PassEnded, Planned, State
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import CommitInfo
-from gitops_ds.plan import make
+from gitops_ds.plan import drift, ignoring, make
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
+from gitops_ds.plan.identity import Impersonation
+from gitops_ds.plan.ignoring import Rule
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
-from gitops_ds.plan.terms import ALONE, Drift, Neighbours, Terms
+from gitops_ds.plan.terms import ALONE, HOLD_SECONDS, Neighbours, Terms
 
 POLL_SECONDS = 1.0
 
@@ -34,7 +37,8 @@ POLL_SECONDS = 1.0
 class Asked:
     """What a caller wants of a pass.
 
-    `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit.
+    `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
+    the seconds after which drift that is held is corrected.
     """
 
     guards: Guards = Guards()
@@ -44,19 +48,23 @@ class Asked:
     approved: str = ""
     patience: float = 300.0
     go_back: bool = False
+    hold_for: float = HOLD_SECONDS
+    ignore: tuple[Rule, ...] = ()
+    impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
     neighbours: Neighbours = ALONE
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a deployer works: the cluster, the namespace of its state, and the id under which it owns objects."""
+    """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there."""
 
     cluster: Cluster
     namespace: str
     owner: str
     repository: str
     path: str = ""
+    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +98,23 @@ async def draft_with(
     stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
     terms = Terms(
         stamp,
-        asked.guards,
-        asked.adopt,
-        asked.force_conflicts,
-        asked.drift,
-        asked.approved,
-        known.digests,
+        guards=asked.guards,
+        adopt=asked.adopt,
+        force_conflicts=asked.force_conflicts,
+        drift=asked.drift,
+        approved=asked.approved,
+        applied=known.digests,
+        condemned=known.approved,
+        left=known.drift,
+        now=place.clock(),
+        hold_for=asked.hold_for,
+        drift_of_agent=bundle.drift,
+        impersonation=asked.impersonation,
         allowed=asked.allowed,
         neighbours=asked.neighbours,
     )
     served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
+    served = ignoring.over(served, seen, asked.ignore)
     writer = apply.Writer(place.cluster, resources, seen, terms)
     undecided = make.undecided(served, seen, terms)
     answers = await apply.ask(writer, undecided)
@@ -117,11 +132,17 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     if made.writes or made.refusals:
         emit(Planned(clock(), made))
 
+    terms = ready.writer.terms
+    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
+        emit(told)
+
     def tell(done: apply.Written) -> None:
         emit(Applied(clock(), done.change, done.warnings))
+        if done.change.key in made.drifted:
+            emit(DriftCorrected(clock(), done.change.key, drift.words(made.drifted[done.change.key])))
 
     ready = await _announced(place, ready)
-    outcome = await apply.perform(ready.writer, made.changes, _waiting(place.cluster, ready.bundle, asked.patience), tell)
+    outcome = await apply.perform(ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), change, refusal))
     after = _remembered(ready, outcome, place)
@@ -132,17 +153,33 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     return ended, after
 
 
-def _waiting(cluster: Cluster, bundle: Bundle, patience: float) -> apply.Ready:
-    async def ready(agents: Sequence[str]) -> str:
-        keys = [key for key, manifest in bundle.manifests.items() if manifest.agent in agents and key.kind == "DaemonSet"]
-        deadline = asyncio.get_running_loop().time() + patience
-        while True:
-            missing = [told for key in keys if (told := await _missing(cluster, key))]
-            if not missing or asyncio.get_running_loop().time() >= deadline:
-                return "; ".join(missing)
-            await asyncio.sleep(POLL_SECONDS)
+def _waits(cluster: Cluster, bundle: Bundle, patience: float) -> apply.Waits:
+    async def agents(named: Sequence[str]) -> str:
+        keys = [key for key, manifest in bundle.manifests.items() if manifest.agent in named and key.kind == "DaemonSet"]
+        return await _until(patience, keys, lambda key: _missing(cluster, key))
 
-    return ready
+    async def ends(keys: Sequence[Key]) -> str:
+        return await _until(patience, keys, lambda key: _there(cluster, key))
+
+    return apply.Waits(agents, ends)
+
+
+async def _until(patience: float, keys: Sequence[Key], say: Callable[[Key], Awaitable[str]]) -> str:
+    """What is said of the keys in the end; nothing as soon as nothing is said of any."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        said = [told for key in keys if (told := await say(key))]
+        if not said or asyncio.get_running_loop().time() >= deadline:
+            return "; ".join(said)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _there(cluster: Cluster, key: Key) -> str:
+    try:
+        await cluster.get(DAEMONSET, key.namespace, key.name)
+    except errors.NotFound:
+        return ""
+    return f"the pods of {key} are not gone yet"
 
 
 async def _missing(cluster: Cluster, key: Key) -> str:
@@ -154,11 +191,13 @@ async def _missing(cluster: Cluster, key: Key) -> str:
 
 
 async def _announced(place: Place, ready: Draft) -> Draft:
-    """Notes what will be created before it is: an object must not be forgotten by a process that is killed in between."""
-    new = {change.key for change in ready.plan.changes if change.operation is Operation.CREATE} - ready.state.inventory
-    if not new:
+    """Notes beforehand what will be created, and whose end was approved: a process that is killed in between forgets nothing."""
+    known, made = ready.state, ready.plan
+    inventory = known.inventory | {change.key for change in made.changes if change.operation is Operation.CREATE}
+    approved = known.approved | made.approved
+    if (inventory, approved) == (known.inventory, known.approved):
         return ready
-    noted = replace(ready.state, repository=place.repository, cluster=ready.plan.cluster, inventory=ready.state.inventory | new)
+    noted = replace(known, repository=place.repository, cluster=made.cluster, inventory=inventory, approved=approved)
     return replace(ready, state=await _save(place, noted))
 
 
@@ -167,9 +206,11 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
     old, made = ready.state, ready.plan
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
-    gone |= old.inventory - written.keys() - ready.writer.live.objects.keys()
     settled = {change.key: change for change in made.changes if change.operation is Operation.KEEP} | written
+    gone |= old.inventory - settled.keys() - ready.writer.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
+    terms = ready.writer.terms
+    standing = drift.standing(made.drifted, terms.left, terms.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
     clean = not outcome.refused and not any(refusal.guard in _FAILURES for refusal in made.refusals)
     return replace(
@@ -181,6 +222,8 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
         inventory=(old.inventory | settled.keys()) - gone,
         digests=digests,
         revisions=_revisions(ready, gone),
+        drift={key: left for key, left in standing.items() if key not in written},
+        approved=made.approved - gone,
     )
 
 

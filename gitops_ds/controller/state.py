@@ -19,8 +19,9 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.model import names
+from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import HeldCommit, State
+from gitops_ds.model.deployment import HeldCommit, Left, State
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 
 CHUNK_BYTES = 512 * 1024
@@ -116,6 +117,8 @@ def _show(state: State) -> dict[str, Any]:
             f"{key.namespace}/{key.name}": {str(number): commit for number, commit in sorted(known.items())}
             for key, known in sorted(state.revisions.items())
         },
+        "drift": [[*_words(key), left.choice.value, left.since, left.words] for key, left in sorted(state.drift.items())],
+        "approved": [list(_words(key)) for key in sorted(state.approved)],
     }
 
 
@@ -139,5 +142,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         inventory=frozenset(Key(*words) for words in told["inventory"]),
         digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
         revisions=revisions,
+        drift={Key(*words): Left(Drift(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
+        approved=frozenset(Key(*words) for words in told.get("approved", ())),
         version=version,
     )

@@ -11,7 +11,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 
 if TYPE_CHECKING:
-    from gitops_ds.model.change import Refusal
+    from gitops_ds.model.change import Drift, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class Bundle:
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
     any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
     on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
-    conditions), and those that are said to get no pod. `refusals` tell what was left out of a bundle made of many sources; of the
-    sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
+    conditions), and those that are said to get no pod. `drift` is what is done about drift, of agents that say so. `refusals` tell
+    what was left out of a bundle made of many sources; of the sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
     """
 
     commit: CommitId | None
@@ -145,6 +145,7 @@ class Bundle:
     skipped: tuple[str, ...] = ()
     owner_hint: str = ""
     held: frozenset[str] = frozenset()
+    drift: Mapping[str, Drift] = field(default_factory=dict)
     profile: str = "default"
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
     custom: tuple[Custom, ...] = ()

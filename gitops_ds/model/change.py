@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -79,15 +80,55 @@ class Refusal:
     key: Key | None = None
 
 
+class Drift(StrEnum):
+    """What is done about a change that somebody made in the cluster (annotation `gitops-ds.io/drift`)."""
+
+    CORRECT = "correct"
+    REPORT = "report"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A field manager that owns what differs; `at` is the time of its last write, in the API server's words.
+
+    https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+    """
+
+    manager: str
+    operation: str = "Update"
+    subresource: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """How a live object differs from the manifest as it was applied: of each field `old` is live, `new` is Git's.
+
+    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`.
+    """
+
+    fields: tuple[FieldChange, ...]
+    by: tuple[Author, ...]
+    looks_like: str
+    choice: Drift
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything an apply of one commit to one cluster would do, in the order it would be done; `hash` names exactly this."""
+    """Everything an apply of one commit to one cluster would do, in the order it would be done.
+
+    `hash` names what comes of it: the objects as Git wants them and those that are deleted. `drifted` are the objects that somebody
+    changed in the cluster, whatever is done about it; `approved` those whose end a person has agreed to.
+    """
 
     commit: CommitId | None
     cluster: str
     changes: tuple[Change, ...]
     refusals: tuple[Refusal, ...]
     hash: str
+    drifted: Mapping[Key, Drifted] = field(default_factory=dict)
+    approved: frozenset[Key] = frozenset()
 
     @property
     def writes(self) -> tuple[Change, ...]:

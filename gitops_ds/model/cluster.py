@@ -80,8 +80,27 @@ class Applied:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """As whom a request is made, where not as ourselves. The user is never empty: that would be ourselves again.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
+    """
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.user.strip():
+            raise ValueError("an identity needs a user")
+
+
 class Cluster(Protocol):
     """What we ask of a cluster."""
+
+    def acting_as(self, who: Identity) -> Cluster:
+        """The same cluster, asked in the name of somebody else; whoever may not impersonate gets Forbidden with each request."""
+        ...
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
         """What it serves, by (group, kind): the preferred version of each."""

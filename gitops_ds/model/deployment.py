@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import Change, Plan, Refusal
+from gitops_ds.model.change import Change, Drift, Drifted, Plan, Refusal
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.record import Record
@@ -21,11 +21,22 @@ class HeldCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in words."""
+
+    choice: Drift
+    since: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """All that must survive a restart and is not in Git or on the objects themselves.
 
     `inventory` names what was applied and not yet deleted; `digests` the manifest of each as it was last applied; `revisions`, for
-    each DaemonSet, the commit behind every revision number; `version` is the resourceVersion that this was read at, empty for new.
+    each DaemonSet, the commit behind every revision number; `drift` is what somebody changed and is left so; `approved` are the
+    objects whose deletion a person agreed to, until they are gone. `version` is the resourceVersion that this was read at, empty
+    for new.
     """
 
     repository: str = ""
@@ -36,6 +47,8 @@ class State:
     inventory: frozenset[Key] = frozenset()
     digests: Mapping[Key, Digest] = field(default_factory=dict)
     revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
+    drift: Mapping[Key, Left] = field(default_factory=dict)
+    approved: frozenset[Key] = frozenset()
     version: str = ""
 
 
@@ -77,6 +90,39 @@ class NotApplied(Record):
     """One object was not written."""
 
     change: Change
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class DriftDetected(Record):
+    """Somebody changed the object in the cluster. Told once, and again when it is changed otherwise."""
+
+    object: Key
+    drifted: Drifted
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCorrected(Record):
+    """What somebody had changed is as Git says again."""
+
+    object: Key
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriftHeld(Record):
+    """What somebody changed is left so until then (seconds since 1970)."""
+
+    object: Key
+    words: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld(Record):
+    """A plan leaves something undone, and why. Told once, as long as it stands."""
+
     refusal: Refusal
 
 

@@ -10,7 +10,7 @@ from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Body, Member, Path
 
 # The key that tells the members of a list apart, the first that all members have and that is unique among them.
-_MEMBER_KEYS = ("name", "mountPath", "containerPort", "devicePath", "topologyKey", "port", "key", "ip", "uid")
+MEMBER_KEYS = ("name", "mountPath", "containerPort", "devicePath", "topologyKey", "port", "key", "ip", "uid")
 
 # Written by the server, or moving with every write: no news to anybody.
 _SERVER_METADATA = frozenset(
@@ -74,7 +74,7 @@ def _list_differences(old: list[Any], new: list[Any], path: Path) -> Iterator[Fi
 def _member_key(old: list[Any], new: list[Any]) -> str | None:
     if not all(isinstance(item, Mapping) for item in old + new):
         return None
-    for key in _MEMBER_KEYS:
+    for key in MEMBER_KEYS:
         if all(_unique(items, key) for items in (old, new)):
             return key
     return None

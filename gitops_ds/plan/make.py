@@ -15,7 +15,7 @@ from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, Drift, Drifted, NodeImpact, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.plan import allowed, drift, fields, order, ownership, predict, prune, rollouts, stamps
+from gitops_ds.plan import allowed, drift, fields, identity, order, ownership, predict, prune, rollouts, stamps
 from gitops_ds.plan.ownership import Hold
 from gitops_ds.plan.terms import Answer, FieldConflict, Terms
 
@@ -30,14 +30,18 @@ class _Judged:
 
 
 def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
-    """The manifests whose object exists, may be written, and is not plainly as it shall be."""
-    return tuple(
-        manifest
-        for manifest in bundle.manifests.values()
-        if manifest.key in live.objects
-        and _hindrance(manifest, bundle, live.objects[manifest.key], terms) is None
-        and not ownership.holds(live.objects[manifest.key], probe(manifest, live.objects[manifest.key], terms))
-    )
+    """The manifests whose object may be written and is not plainly as it shall be.
+
+    What is not there need not be asked, unless somebody else is to make it, who perhaps may not.
+    """
+
+    def is_undecided(manifest: Manifest) -> bool:
+        there = live.objects.get(manifest.key)
+        if there is None:
+            return terms.impersonation is not None and _hindrance(manifest, bundle, None, terms) is None
+        return _hindrance(manifest, bundle, there, terms) is None and not ownership.holds(there, probe(manifest, there, terms))
+
+    return tuple(manifest for manifest in bundle.manifests.values() if is_undecided(manifest))
 
 
 def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
@@ -82,7 +86,7 @@ def plan(
     guarded = prune.refusals(orphans, live, terms, (hash, not bundle.manifests))
     refused += guarded
     spared = {refusal.key for refusal in guarded}
-    doomed = [] if None in spared else [key for key in orphans if key not in spared]
+    doomed = [] if None in spared else [key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])]
     changes += [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key])) for key in doomed]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
@@ -132,12 +136,16 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
 
 def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:
     key = manifest.key
-    if refusal := allowed.why_not(key, terms.allowed):
+    if refusal := allowed.why_not(key, terms.allowed) or identity.why_not(manifest, terms.impersonation):
         return refusal
     if first := terms.neighbours.ahead.get(key):
         return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)
     if manifest.agent and manifest.agent in bundle.held:
         return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
+    if old is not None and manifest.holder and (refusal := _quarantined(key, old, bundle)):
+        return refusal
+    if old is not None and prune.is_ending(old):
+        return Refusal("waits", f"{key} is being deleted: it is made anew when it is gone", key)
     if old is None or terms.adopt:
         return None
     holder = ownership.holder(old, terms.stamp.owner)
@@ -210,6 +218,9 @@ def _leaving(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, tup
         if key in bundle.manifests or key in terms.neighbours.heirs:
             continue
         if ownership.holder(body, terms.stamp.owner).hold is not Hold.OURS:
+            continue
+        if not terms.neighbours.complete:
+            refused.append(Refusal("waits", f"{key} is not deleted before everything that may name it was read", key))
             continue
         if refusal := allowed.why_not(key, terms.allowed) or _quarantined(key, body, bundle):
             refused.append(refusal)

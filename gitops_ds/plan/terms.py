@@ -9,6 +9,7 @@ from gitops_ds.model.change import Drift
 from gitops_ds.model.deployment import Left
 from gitops_ds.model.objects import Body, Digest, Key
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
+from gitops_ds.plan.identity import Impersonation
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
 
@@ -18,12 +19,14 @@ class Neighbours:
     """The other owners of the same service, where Git and templates in the cluster may name the same object.
 
     `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs` are all that others name: what
-    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken.
+    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken. Until all have told what they name, the view
+    is not `complete`, and nothing is deleted.
     """
 
     ahead: Mapping[Key, str] = field(default_factory=dict)
     heirs: frozenset[Key] = frozenset()
     behind: frozenset[str] = frozenset()
+    complete: bool = True
 
 
 ALONE = Neighbours()
@@ -50,6 +53,7 @@ class Terms:
     now: float = 0.0
     hold_for: float = HOLD_SECONDS
     drift_of_agent: Mapping[str, Drift] = field(default_factory=dict)
+    impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
     neighbours: Neighbours = ALONE
 

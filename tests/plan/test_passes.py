@@ -17,11 +17,11 @@ from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated.requests import Request
 from gitops_ds.controller import deploy, state
 from gitops_ds.model import names
+from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployment import State
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.terms import Drift
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")

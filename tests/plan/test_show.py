@@ -62,7 +62,7 @@ def node(name: str, **labels: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {}}
 
 
-def planned(subject: str = "A change") -> Plan:
+def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
     back, fresh, deleted = (owned(daemonset(name, "agent:2"), name) for name in ("back", "fresh", "leaving"))
     neighbour = owned(daemonset("neighbour"), "neighbour", "another repository")
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "data": {"a": "b2xk"}}
@@ -74,7 +74,7 @@ def planned(subject: str = "A change") -> Plan:
         "fresh.yaml": daemonset(
             "fresh",
             nodeSelector={"os": "linux"},
-            containers=[{"name": "agent", "image": "agent:3", "env": [{"name": "API_TOKEN", "value": "s3cret"}]}],
+            containers=[{"name": "agent", "image": image, "env": [{"name": "API_TOKEN", "value": "s3cret"}]}],
         ),
         "new.yaml": [daemonset("new"), config_map("settings", a="`1` | 2")],
         "secret.yaml": {**secret, "data": {"a": "bmV3"}},
@@ -105,9 +105,9 @@ def test_no_form_shows_a_secret(form: Any) -> None:
     assert [word for word in ("s3cret", "b2xk", "bmV3") if word in text] == []
 
 
-def test_the_hash_is_stable_and_names_this_plan_alone() -> None:
-    assert planned().hash == planned().hash
-    assert planned().hash != planned("Another commit").hash
+def test_the_hash_names_what_comes_of_the_plan_whichever_commit_says_so() -> None:
+    assert planned().hash == planned("Another commit").hash
+    assert planned().hash != planned(image="agent:4").hash
 
 
 def test_what_another_repository_owns_is_not_ours_to_delete() -> None:

@@ -18,13 +18,13 @@ from gitops_ds.cluster.simulated.requests import failure
 from gitops_ds.controller import state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
+from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.terms import Drift
 from gitops_ds.source.reading import Movement
 
 AGENT = """\

@@ -13,7 +13,7 @@ from gitops_ds.cluster.simulated.requests import Count, Faults, Lag, Request, Si
 from gitops_ds.cluster.simulated.server import Ending, Server
 from gitops_ds.cluster.simulated.store import Change
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
 from gitops_ds.model.objects import Body, Resource
 
 VERSION = "v1.37.1"
@@ -46,8 +46,13 @@ class Client:
     faults: Faults = requests.none
     count: Count = field(default_factory=Count)
     lag: Lag = requests.prompt
+    user: str = ""
     _watches: dict[_Cut, None] = field(default_factory=dict)
     _number: int = 0
+
+    def acting_as(self, who: Identity) -> Client:
+        """A client that sends its requests in that name; nobody is refused but by `faults`."""
+        return Client(self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user)
 
     async def resources(self) -> Mapping[tuple[str, str], Resource]:
         """What the cluster serves, custom kinds included."""
@@ -170,7 +175,7 @@ class Client:
         self.count.by[counted, resource.plural if resource else ""] += 1
         await asyncio.sleep(self.habits.latency)
         now = self.server.now()
-        fault = self.faults(Request(verb, resource, namespace, name, now, self._number, subresource, dry_run))
+        fault = self.faults(Request(verb, resource, namespace, name, now, self._number, subresource, dry_run, self.user))
         if raises and isinstance(fault, errors.ClusterError):
             raise fault
         if raises and isinstance(fault, Silence) and not (fault.done and verb not in requests.READS):

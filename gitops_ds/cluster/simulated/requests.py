@@ -17,7 +17,7 @@ class Request:
     """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from 1).
 
     The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side apply, `discover` for what is
-    served. A status patch has the subresource `status`.
+    served. A status patch has the subresource `status`. `user` is in whose name it is asked, empty for the client's own.
     """
 
     verb: str
@@ -28,6 +28,7 @@ class Request:
     number: int
     subresource: str = ""
     dry_run: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

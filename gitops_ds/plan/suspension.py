@@ -1,0 +1,54 @@
+"""Agents that are suspended one by one: nothing of them is written, while everything else is. Pure.
+
+The word is the annotation `gitops-ds.io/suspend: "true"` of the live DaemonSet. Where it came from Git, Git takes it back: a commit
+without it is applied. A commit that brings it is the last one that is applied to that agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.objects import Body, Key
+
+GUARD = "suspended"
+
+
+def refusals(changes: Iterable[Change], live: Mapping[Key, Body]) -> tuple[Refusal, ...]:
+    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the agent that it belongs to."""
+    changes = tuple(changes)
+    agents: dict[str, Key] = {}
+    keys: set[Key] = set()
+    for change in changes:
+        if change.key.kind == "DaemonSet" and _suspended(change, live.get(change.key)):
+            keys.add(change.key)
+            if change.manifest is not None and change.manifest.agent:
+                agents[change.manifest.agent] = change.key
+    found = []
+    for change in changes:
+        by = change.key if change.key in keys else agents.get(change.manifest.agent if change.manifest else "")
+        if by is not None and change.operation is not Operation.KEEP:
+            word = f"{change.key} is left as it is: {'it' if by == change.key else by} is suspended"
+            found.append(Refusal(GUARD, f"{word} (`gitops-ds resume {by.name}`)", change.key))
+    return tuple(found)
+
+
+def _suspended(change: Change, live: Body | None) -> bool:
+    if live is None or _annotation(live) != "true":
+        return False
+    taken_back = change.manifest is not None and _annotation(change.manifest.body) != "true"
+    return not (taken_back and from_git(live))
+
+
+def _annotation(body: Body) -> str:
+    return str(((body.get("metadata") or {}).get("annotations") or {}).get(names.SUSPEND) or "").lower()
+
+
+def from_git(live: Body) -> bool:
+    """Whether it was a commit that suspended the DaemonSet."""
+    for entry in (live.get("metadata") or {}).get("managedFields") or ():
+        fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
+        if entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and f"f:{names.SUSPEND}" in fields:
+            return True
+    return False
