@@ -1,0 +1,188 @@
+"""Who may look: anybody on this machine, whoever has the token, or whom a trusted proxy names.
+
+The page changes nothing, so there is nothing to forge. What is not a GET (sign in, sign out) must come from the page itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gitops_ds.errors import UsageError
+
+COOKIE = "gitops-ds-page"
+STAYS = 12 * 3600  # seconds that a sign-in lasts
+_SHORTEST = 16  # characters of a token: fewer can be guessed
+_TRIES, _WHILE = 10, 60.0  # wrong tokens from all together, in so many seconds; a person mistypes, a program guesses
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Kind(StrEnum):
+    """The setting `listen.page.access`."""
+
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105  a word of the settings
+    PROXY = "proxy"
+
+
+class Verdict(StrEnum):
+    """What becomes of a request."""
+
+    COME_IN = "come in"
+    SIGN_IN = "sign in"
+    KEEP_OUT = "keep out"
+
+
+@dataclass(slots=True)
+class Token:
+    """The token of a file, which is read again when it changed. Raises UsageError for one that is missing or too short."""
+
+    file: Path
+    _seen: tuple[int, int, int] = (0, 0, 0)
+    _value: bytes = b""
+
+    def value(self) -> bytes:
+        """What the file holds now, without white space around it."""
+        try:
+            status = self.file.stat()
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen != self._seen:
+                self._value, self._seen = self.file.read_bytes().strip(), seen
+        except OSError as error:
+            raise UsageError(f"listen.page.tokenFile {self.file}: {error.strerror}") from None
+        if len(self._value) < _SHORTEST:
+            raise UsageError(f"listen.page.tokenFile {self.file}: a token of at least {_SHORTEST} characters is expected")
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a request decides; `headers` by their names in any case."""
+
+    peer: str
+    method: str
+    host: str
+    headers: Mapping[str, str]
+    cookie: str = ""
+
+
+@dataclass(slots=True)
+class Door:
+    """Decides about requests. `token` is None unless the kind is TOKEN."""
+
+    kind: Kind = Kind.OPEN
+    token: Token | None = None
+    user_header: str = "X-Forwarded-User"
+    trusted: tuple[Network, ...] = ()
+    clock: Callable[[], float] = time.time
+    _wrong: list[float] = field(default_factory=list)
+
+    def judge(self, asked: Asked) -> tuple[Verdict, str]:
+        """Whether it may come in; else why not."""
+        if asked.method not in ("GET", "HEAD") and not _from_itself(asked):
+            return Verdict.KEEP_OUT, "this did not come from the page itself"
+        match self.kind:
+            case Kind.OPEN:
+                if not _is_address(asked.host):
+                    # A name that an attacker owns may point here, and his page would then read this one.
+                    return Verdict.KEEP_OUT, f"open access answers to localhost and to addresses, not to the name {asked.host[:80]}"
+                return Verdict.COME_IN, ""
+            case Kind.PROXY:
+                if not _within(asked.peer, self.trusted):
+                    return Verdict.KEEP_OUT, f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)"
+                if not asked.headers.get(self.user_header, "").strip():
+                    return Verdict.KEEP_OUT, f"the proxy named nobody ({self.user_header})"
+                return Verdict.COME_IN, ""
+            case Kind.TOKEN:
+                return self._by_token(asked)
+
+    def _by_token(self, asked: Asked) -> tuple[Verdict, str]:
+        if self.token is None:
+            return Verdict.KEEP_OUT, "no token is known"
+        scheme, _, told = asked.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return (Verdict.COME_IN, "") if self.knows(told.strip()) else (Verdict.KEEP_OUT, "wrong token, or too many wrong ones")
+        if asked.cookie and self._signed(asked.cookie):
+            return Verdict.COME_IN, ""
+        return Verdict.SIGN_IN, "sign in"
+
+    def knows(self, told: str) -> bool:
+        """Whether it is the token. After some wrong ones within a minute none is looked at."""
+        now = self.clock()
+        self._wrong = [at for at in self._wrong if now - at < _WHILE]
+        if self.token is None or len(self._wrong) >= _TRIES:
+            return False
+        if hmac.compare_digest(hashlib.sha256(told.encode()).digest(), hashlib.sha256(self.token.value()).digest()):
+            return True
+        self._wrong.append(now)
+        return False
+
+    def busy(self) -> bool:
+        """Whether too many wrong tokens came lately."""
+        now = self.clock()
+        return sum(1 for at in self._wrong if now - at < _WHILE) >= _TRIES
+
+    def cookie(self) -> str:
+        """A sign-in that lasts a while. It holds no secret, any replica with the same token takes it, and a new token ends it."""
+        until = str(int(self.clock()) + STAYS)
+        return f"{until}.{self._mac(until)}"
+
+    def _signed(self, cookie: str) -> bool:
+        until, _, mac = cookie.partition(".")
+        right = hmac.compare_digest(mac.encode(), self._mac(until).encode())
+        return right and until.isascii() and until.isdigit() and int(until) > self.clock()
+
+    def _mac(self, until: str) -> str:
+        key = self.token.value() if self.token else b""
+        return hmac.new(key, f"gitops-ds page until {until}".encode(), hashlib.sha256).hexdigest()
+
+
+def networks(told: tuple[str, ...]) -> tuple[Network, ...]:
+    """The networks of CIDRs or single addresses. Raises UsageError."""
+    try:
+        return tuple(ipaddress.ip_network(one, strict=False) for one in told)
+    except ValueError as error:
+        raise UsageError(f"listen.page.trustedProxies: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether who listens there hears this machine only."""
+    name = host.strip("[]")
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _within(peer: str, trusted: tuple[Network, ...]) -> bool:
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in network for network in trusted)
+
+
+def _is_address(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_itself(asked: Asked) -> bool:
+    """By the Origin that a browser puts on every POST; a page elsewhere can't change it."""
+    return urlsplit(asked.headers.get("Origin", "")).netloc == asked.host != ""

@@ -1,0 +1,34 @@
+"""The files that a browser loads besides pages. Their names hold the hash of their content, so that they may be kept for ever."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file, plain and with gzip."""
+
+    type: str
+    data: bytes
+    small: bytes
+
+
+def _load() -> tuple[Mapping[str, Asset], Mapping[str, str]]:
+    found, paths = {}, {}
+    for name in ("page.css", "page.js", "icon.svg"):
+        stem, _, ending = name.partition(".")
+        data = (resources.files("gitops_ds.web.page") / "static" / name).read_bytes()
+        path = f"static/{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
+        found[path] = Asset(_TYPES[ending], data, gzip.compress(data, 9, mtime=0))
+        paths["icon" if ending == "svg" else ending] = path
+    return found, paths
+
+
+ASSETS, PATHS = _load()

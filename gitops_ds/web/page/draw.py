@@ -1,0 +1,107 @@
+"""Every page as HTML, from one look at the view. What was drawn stays until the view changes.
+
+A page has live pieces, each between two comments and one element with an id; the stream sends those that are no longer what they
+were. No value can write such a comment, for all are escaped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gitops_ds import __version__
+from gitops_ds.controller.fleet import Agent
+from gitops_ds.model.objects import short
+from gitops_ds.report import secrets
+from gitops_ds.web.page import assets, fleetmap, words
+from gitops_ds.web.page.fleetmap import FleetMap, Group
+from gitops_ds.web.page.view import View
+
+_PIECE = re.compile(r'<!--live-->(<[a-z]+ id="([^"]+)".*?)<!--/live-->', re.DOTALL)
+_MARK = re.compile(r"<!--/?live-->")
+_KEPT = 32  # pages, and maps, that are kept
+REFRESH = 15  # seconds between two looks of a browser without scripts
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A page: its HTML, its live pieces by id, and the codes of its map's cells.
+
+    `shape` is what has to be the same for pieces and codes to tell the whole difference; `words` say it to who doesn't see it.
+    """
+
+    html: bytes
+    pieces: Mapping[str, str] = field(default_factory=dict)
+    codes: Sequence[str] = ()
+    shape: object = None
+    words: str = ""
+
+    @cached_property
+    def small(self) -> bytes:
+        """The HTML for those who take gzip."""
+        return gzip.compress(self.html, 4, mtime=0)
+
+
+class Pages:
+    """Draws pages of one view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._maps: OrderedDict[object, tuple[Agent, FleetMap]] = OrderedDict()
+        loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
+        self._jinja = jinja2.Environment(
+            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, auto_reload=False
+        )
+        self._jinja.filters |= {"spaced": words.spaced, "hidden": secrets.shapes_hidden}
+        self._jinja.globals |= {
+            "glyphs": words.GLYPHS,
+            "short": short,
+            "at": words.at,
+            "cells": cells,
+            "files": assets.PATHS,
+            "version": __version__,
+            "states": tuple(fleetmap.STATES.items()),
+            "words_of": fleetmap.STATES,
+        }
+
+    def map_of(self, agent: Agent) -> FleetMap:
+        """The agent's map, drawn once for each look at it."""
+        kept = self._maps.get(agent.key)
+        if kept is None or kept[0] is not agent:
+            kept = self._maps[agent.key] = (agent, fleetmap.draw(agent, self.view.pools()))
+        self._maps.move_to_end(agent.key)
+        while len(self._maps) > _KEPT:
+            self._maps.popitem(last=False)
+        return kept[1]
+
+    def draw(self, template: str, root: str, told: Mapping[str, Any]) -> Drawn:
+        """The page of a template."""
+        given: dict[str, Any] = {"root": root, "cluster": self.view.cluster, "tab": "", "live": "", "refresh": 0, **told}
+        given.setdefault("may_leave", False)
+        given.setdefault("asked", {})
+        given["parts"] = self._jinja.get_template("parts.html").make_module(given)
+        text = self._jinja.get_template(template).render(given)
+        pieces = {found[2]: found[1] for found in _PIECE.finditer(text)}
+        html, said = _MARK.sub("", text).encode(), str(told.get("words", ""))
+        found = told.get("map")
+        if not isinstance(found, FleetMap):
+            return Drawn(html, pieces, (), tuple(pieces), said)
+        places = tuple((group.pool, group.zone, tuple(cell.node for cell in group.cells)) for group in found.groups)
+        return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
+
+
+def cells(group: Group) -> Markup:
+    """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at all."""
+    return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
+
+
+def _square(code: str) -> str:
+    return f'<i class="{code}"></i>' if " " in code else f"<i class={code}></i>" if code else "<i></i>"

@@ -1,0 +1,186 @@
+"""One agent over all nodes: each node's commit, state and reason, by pool and zone, as small as 5,000 of them have to be. Pure.
+
+A node's `code` is the class of its cell: a letter for the state (none: well and up to date), then a letter for the commit, `a` the
+wanted one, then the number of the reason. Cells hold no text; names stand once for each group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gitops_ds.controller.fleet import Agent
+from gitops_ds.core import decide
+from gitops_ds.core.fleet import Fleet, Spot
+from gitops_ds.kinds import pools as pooling
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.live import Node, Revision
+
+_ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+SHADES = "abcdefg"  # commits with a colour of their own; the rest share the last
+
+# State letters, their words, in the order of the legend.
+STATES: Mapping[str, str] = {
+    "": "up to date and available",
+    "o": "an earlier revision, available",
+    "p": "on its way",
+    "x": "broken: the template is to blame",
+    "w": "broken: the node is to blame",
+    "u": "runs where it is not meant to",
+    "n": "no agent is meant to run here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A node as the map shows it. `revision` is what its pod runs."""
+
+    node: str
+    code: str
+    state: str
+    reason: str = ""
+    blame: str = ""
+    message: str = ""
+    pod: str = ""
+    revision: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one pool in one zone; `well` counts those up to date."""
+
+    pool: str
+    zone: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def meant(self) -> int:
+        """How many shall run the agent."""
+        return sum(1 for cell in self.cells if cell.state != "n")
+
+    @property
+    def well(self) -> int:
+        """How many run the wanted revision, available."""
+        return sum(1 for cell in self.cells if not cell.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes run it."""
+
+    letter: str
+    commit: str
+    number: int
+    nodes: int
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMap:
+    """The map; `states` counts the nodes in each state, `reasons` names what the codes number."""
+
+    groups: tuple[Group, ...]
+    shades: tuple[Shade, ...]
+    states: Mapping[str, int]
+    reasons: tuple[str, ...]
+    troubles: tuple[tuple[str, str, tuple[Cell, ...]], ...] = ()
+    by_node: Mapping[str, Cell] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all cells, in the order of the page."""
+        return [cell.code for group in self.groups for cell in group.cells]
+
+
+def zone_of(node: Node) -> str:
+    """The node's zone, empty where no label says it."""
+    return next((node.labels[label] for label in _ZONES if node.labels.get(label)), "")
+
+
+def draw(agent: Agent, pools: Sequence[Pool]) -> FleetMap:
+    """The agent's map. Groups are sorted by pool and zone, nodes by name."""
+    spread = decide.layout(agent.seen)
+    by_hash = {revision.hash: revision for revision in agent.history}
+    troubles = {trouble.node: trouble for trouble in agent.health.nodes}
+    shades = _shades(agent, spread, by_hash)
+    letters = {shade.number: shade.letter for shade in shades}
+    reasons = tuple(sorted({trouble.reason for trouble in agent.health.nodes}))
+    numbers = {reason: number for number, reason in enumerate(reasons)}
+    nodes = {node.name: node for node in agent.seen.nodes}
+    grouped: dict[tuple[str, str], list[Cell]] = {}
+    where: dict[int, tuple[str, str]] = {}  # nodes of a pool share their labels' values: asked once for each distinct set
+    for spot in spread.spots:
+        node = nodes.get(spot.node)
+        place = ("", "") if node is None else where.get(id(node.labels))
+        if place is None and node is not None:
+            place = where[id(node.labels)] = (pooling.pool_of(node, pools), zone_of(node))
+        state, pod = _state(spread, spot, troubles.get(spot.node))
+        cell = _cell(spot.node, state, pod, troubles.get(spot.node), (by_hash, letters, numbers))
+        if node is not None or pod is not None:
+            grouped.setdefault(place or ("", ""), []).append(cell)
+    groups = tuple(Group(pool, zone, tuple(cells)) for (pool, zone), cells in sorted(grouped.items()))
+    all_cells = [cell for group in groups for cell in group.cells]
+    states = Counter(cell.state for cell in all_cells)
+    return FleetMap(groups, shades, states, reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
+
+
+def _state(spread: Fleet, spot: Spot, trouble: NodeHealth | None) -> tuple[str, Pod | None]:
+    staying = spot.staying
+    pod = next((pod for pod in staying if spread.updated(pod)), staying[0] if staying else None)
+    if pod is None and spot.pods:
+        pod = spot.pods[0]
+    if not spot.wanted:
+        return ("u" if pod is not None else "n"), pod
+    if trouble is None:
+        return ("" if pod is not None and spread.updated(pod) else "o"), pod
+    if trouble.reason == "Outdated":
+        return "o", pod
+    if trouble.reason in ("NoPod", "Starting", "Terminating"):
+        return "p", pod
+    return ("x" if trouble.blame is Blame.TEMPLATE else "w"), pod
+
+
+def _cell(
+    name: str,
+    state: str,
+    pod: Pod | None,
+    trouble: NodeHealth | None,
+    known: tuple[Mapping[str, Revision], Mapping[int, str], Mapping[str, int]],
+) -> Cell:
+    by_hash, letters, numbers = known
+    revision = by_hash.get(pod.hash) if pod is not None else None
+    letter = letters.get(revision.number, SHADES[-1]) if revision else ""
+    parts = [state, letter if state or letter != SHADES[0] else ""]
+    if trouble is None:
+        return Cell(name, " ".join(filter(None, parts)), state, pod=pod.name if pod else "", revision=revision)
+    parts.append(f"r{numbers[trouble.reason]}")
+    told = (trouble.reason, trouble.blame.value, trouble.message)
+    return Cell(name, " ".join(filter(None, parts)), state, *told, pod.name if pod else "", revision)
+
+
+def _shades(agent: Agent, spread: Fleet, by_hash: Mapping[str, Revision]) -> tuple[Shade, ...]:
+    """The wanted revision first, then the others that run, newest first."""
+    running = Counter(pod.hash for spot in spread.spots for pod in spot.staying[:1])
+    current = by_hash.get(spread.hash) or agent.current
+    others = [by_hash[hash] for hash in running if hash in by_hash and (current is None or hash != current.hash)]
+    found = [*([current] if current else []), *sorted(others, key=lambda revision: -revision.number)]
+    letters = SHADES[0 if current else 1 :]
+    return tuple(
+        Shade(letters[min(place, len(letters) - 1)], agent.commit_of(one), one.number, running[one.hash], one is current)
+        for place, one in enumerate(found)
+    )
+
+
+def _troubles(cells: Sequence[Cell]) -> tuple[tuple[str, str, tuple[Cell, ...]], ...]:
+    """The nodes that are not green by reason and blame: what is broken first, then the most."""
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.reason or cell.state in ("o", "u"):
+            reason = cell.reason or ("Outdated" if cell.state == "o" else "NotMeant")
+            found.setdefault((reason, cell.blame), []).append(cell)
+    rank = {"x": 0, "w": 1, "u": 2, "p": 3, "o": 4}
+    ordered = sorted(found.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0]))
+    return tuple((reason, blame, tuple(some)) for (reason, blame), some in ordered)

@@ -1,0 +1,55 @@
+"""The records as lines for people: what the page shows under Events. A fold; the oldest lines go."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from gitops_ds.model import deployment, record
+from gitops_ds.model.objects import Key
+from gitops_ds.model.record import Record
+from gitops_ds.report import secrets, words
+from gitops_ds.web.page.view import Event
+
+KEPT = 500
+_BAD = (
+    deployment.CommitRejected,
+    deployment.PassFailed,
+    record.ActionFailed,
+    record.StatusFailed,
+    record.WatchFailed,
+    record.JournalFailed,
+)
+_WARN = (deployment.NotApplied, record.Differed)
+_GOOD = (deployment.Applied, deployment.PassEnded, record.JournalMended)
+
+
+class Happened:
+    """Remembers the last lines. `told` is called after each."""
+
+    def __init__(self, told: Callable[[], None] = lambda: None, kept: int = KEPT) -> None:
+        self._events: deque[Event] = deque(maxlen=kept)
+        self._told = told
+
+    def hear(self, told: Record) -> None:
+        """One more record; what has no words for people is left out."""
+        text = words.line(told)
+        if text is None:
+            return
+        key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
+        commit = str(getattr(told, "commit", None) or "")
+        self._events.appendleft(Event(told.at, type(told).__name__, secrets.shapes_hidden(text), tone(told), key, commit))
+        self._told()
+
+    def events(self) -> Sequence[Event]:
+        """The lines, newest first."""
+        return tuple(self._events)
+
+
+def tone(told: Record) -> str:
+    """Whether a record is good, bad, a warning, or neither."""
+    if isinstance(told, _BAD):
+        return "bad"
+    if isinstance(told, _WARN):
+        return "warn"
+    return "good" if isinstance(told, _GOOD) else "plain"

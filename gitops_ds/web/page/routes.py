@@ -1,0 +1,210 @@
+"""The page over HTTP: pages, files, the stream of changes, signing in. Every answer carries the same strict headers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
+
+import orjson
+from aiohttp import web
+
+from gitops_ds import errors
+from gitops_ds.web.page import access
+from gitops_ds.web.page.access import Asked, Door, Kind, Verdict
+from gitops_ds.web.page.assets import ASSETS
+from gitops_ds.web.page.book import Book
+from gitops_ds.web.page.draw import Drawn
+from gitops_ds.web.page.view import View
+from gitops_ds.web.server import Routes
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser hides the Origin of a POST as well
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_KNOWN = ("q", "health", "sort", "down", "reason", "first")  # what a page may be asked; all else is left out
+_LONGEST = 200  # characters of one of them
+SETTLE = 0.25  # seconds in which changes are gathered
+BEAT = 20.0  # seconds of silence after which a stream shows that it lives
+LONGEST_STREAM = 3600.0  # seconds, then the browser comes again and is judged again
+STREAMS = 200  # at once
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def routes(view: View, door: Door) -> Routes:
+    """All paths of the page; Raises UsageError when the door's token is not usable."""
+    if door.token is not None:
+        door.token.value()
+    return _Page(view, door).routes()
+
+
+class _Page:
+    def __init__(self, view: View, door: Door) -> None:
+        self._book, self._door, self._streams = Book(view, may_leave=door.kind is Kind.TOKEN), door, 0
+
+    def routes(self) -> Routes:
+        pages = ("/", "/agents/{namespace}/{name}", "/agents/{namespace}/{name}/nodes", "/nodes", "/nodes/{name}", "/events")
+        commits = web.get("/commits/{id:.+}", self._guarded(self._show))
+        found = [web.get(path, self._guarded(self._show)) for path in pages]
+        found += [commits, web.get("/live", self._guarded(self._live))]
+        found += [web.get(f"/{path}", _asset) for path in ASSETS]
+        if self._door.kind is Kind.TOKEN:
+            found += [
+                web.get("/login", self._sign_in_page),
+                web.post("/login", self._sign_in),
+                web.post("/logout", self._guarded(self._sign_out)),
+            ]
+        return found
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                verdict, why = self._door.judge(_asked(request))
+            except errors.UsageError as error:  # the token's file went away
+                verdict, why = Verdict.KEEP_OUT, str(error)
+            path = request.path.removeprefix("/")
+            if verdict is Verdict.KEEP_OUT:
+                return self._problem(request, 403, "Not allowed", why)
+            if verdict is Verdict.SIGN_IN:
+                if path == "live":
+                    return self._problem(request, 401, "Not signed in", why)
+                return web.Response(status=303, headers={**HEADERS, "Location": "../" * path.count("/") + "login"})
+            try:
+                return await handler(request)
+            except errors.NotFound as error:
+                return self._problem(request, 404, "Not found", str(error))
+
+        return guarded
+
+    async def _show(self, request: web.Request) -> web.StreamResponse:
+        return _html(request, await self._book.page(request.path.removeprefix("/"), _query(request.query)))
+
+    def _problem(self, request: web.Request, status: int, title: str, words: str) -> web.Response:
+        path = request.path.removeprefix("/")
+        return _html(request, self._book.plain("problem.html", {"title": title, "words": words}, path), status)
+
+    async def _sign_in_page(self, request: web.Request) -> web.StreamResponse:
+        return _html(request, self._book.plain("login.html", {"wrong": ""}))
+
+    async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        verdict, why = self._door.judge(_asked(request))
+        if verdict is Verdict.KEEP_OUT:
+            return self._problem(request, 403, "Not allowed", why)
+        if (request.content_length or 0) > 4096:
+            return self._problem(request, 413, "Too long", "that is no token")
+        told = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get("token", "")
+        if not self._door.knows(told):
+            busy = self._door.busy()
+            wrong = "Too many wrong tokens: wait a minute." if busy else "That is not the token."
+            return _html(request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401)
+        answer = web.Response(status=303, headers={**HEADERS, "Location": "./"})
+        _set_cookie(answer, request, self._door.cookie(), access.STAYS)
+        return answer
+
+    async def _sign_out(self, request: web.Request) -> web.StreamResponse:
+        answer = web.Response(status=303, headers={**HEADERS, "Location": "login"})
+        _set_cookie(answer, request, "", 0)
+        return answer
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= STREAMS:
+            return self._problem(request, 503, "Too many look", "reload the page now and then instead")
+        path, _, query = request.query.get("of", "").partition("?")
+        asked = _query(dict(parse_qsl(query)))
+        await self._book.page(path, asked)  # NotFound is answered before a stream begins
+        answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        await answer.prepare(request)
+        self._streams += 1
+        try:
+            async with asyncio.timeout(LONGEST_STREAM):
+                since = request.headers.get("Last-Event-ID") or request.query.get("since", "")
+                await self._stream(answer, (path, asked), since)
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            self._streams -= 1
+        return answer
+
+    async def _stream(self, answer: web.StreamResponse, of: tuple[str, Mapping[str, str]], since: str) -> None:
+        """Sends what changed since the page was drawn, until the browser goes."""
+        view, book = self._book.view, self._book
+        version = view.version
+        shown = await book.page(*of)
+        await answer.write(b"retry: 2000\n\n")
+        if since != book.token(version):
+            await answer.write(_event("whole", book.token(version), {}))
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(view.changed(version), BEAT)
+            if view.version == version:
+                await answer.write(b":\n\n")
+                continue
+            await asyncio.sleep(SETTLE)
+            version = view.version
+            try:
+                fresh = await book.page(*of)
+            except errors.NotFound:
+                await answer.write(_event("over", book.token(version), {}))
+                return
+            told = difference(shown, fresh)
+            shown = fresh
+            if told is None:
+                await answer.write(_event("whole", book.token(version), {}))
+            elif told:
+                await answer.write(_event("change", book.token(version), told))
+
+
+def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
+    """The pieces and cells that changed; empty for none, None where the page has another shape and is wanted as a whole."""
+    if old.shape != new.shape:
+        return None
+    pieces = {id: html for id, html in new.pieces.items() if old.pieces[id] != html}
+    codes = [(place, code) for place, (was, code) in enumerate(zip(old.codes, new.codes, strict=True)) if was != code]
+    words = new.words if new.words != old.words else ""
+    return {name: value for name, value in (("pieces", pieces), ("cells", codes), ("words", words)) if value}
+
+
+def _event(name: str, id: str, told: Mapping[str, object]) -> bytes:
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), id.encode(), orjson.dumps(told))
+
+
+def _asked(request: web.Request) -> Asked:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return Asked(
+        str(peer[0]) if peer else "", request.method, request.host, request.headers, request.cookies.get(access.COOKIE, "")
+    )
+
+
+def _query(told: Mapping[str, str]) -> dict[str, str]:
+    return {name: told[name][:_LONGEST] for name in _KNOWN if told.get(name)}
+
+
+def _html(request: web.Request, drawn: Drawn, status: int = 200) -> web.Response:
+    headers = {**HEADERS, "Vary": "Accept-Encoding"}
+    body = drawn.html
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"], body = "gzip", drawn.small
+    return web.Response(status=status, body=body, content_type="text/html", charset="utf-8", headers=headers)
+
+
+async def _asset(request: web.Request) -> web.StreamResponse:
+    """The same for everybody, so nobody has to sign in for it."""
+    asset = ASSETS[request.path.removeprefix("/")]
+    headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    body = asset.data
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"], body = "gzip", asset.small
+    return web.Response(body=body, content_type=asset.type, charset="utf-8", headers=headers)
+
+
+def _set_cookie(answer: web.Response, request: web.Request, value: str, age: int) -> None:
+    secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
+    answer.set_cookie(access.COOKIE, value, max_age=age, httponly=True, samesite="Strict", secure=secure, path="/")

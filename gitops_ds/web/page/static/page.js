@@ -1,0 +1,212 @@
+// What the page does better with scripts: it lives, filters, copies, and its map can be walked. Without them everything is there.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const $ = (id) => document.getElementById(id);
+  const kept = { get: (k) => { try { return localStorage.getItem(k); } catch { return null; } }, set: (k, v) => { try { localStorage.setItem(k, v); } catch { /* private window */ } } };
+
+  // The theme: as the system says, or the other one.
+  const themes = ["auto", "light", "dark"];
+  let theme = kept.get("theme") || "auto";
+  const paint = () => {
+    if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
+    $("theme").textContent = "Theme: " + theme;
+  };
+  $("theme").hidden = false;
+  $("theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; kept.set("theme", theme); paint(); });
+  paint();
+
+  // Times as people say them; the exact one stays as the title.
+  const units = [[60, "second"], [3600, "minute"], [86400, "hour"], [Infinity, "day"]];
+  const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  const ages = () => {
+    for (const one of document.querySelectorAll("time")) {
+      const seconds = (Date.now() - Date.parse(one.dateTime)) / 1000;
+      if (!(Math.abs(seconds) < 8640000)) continue;
+      const place = units.findIndex(([until]) => Math.abs(seconds) < until);
+      one.title = one.dateTime;
+      one.textContent = relative.format(-Math.round(seconds / (place ? units[place - 1][0] : 1)), units[place][1]);
+    }
+  };
+
+  // The filter of rows that are on the page.
+  const filter = (field) => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of document.querySelectorAll(field.dataset.filter)) {
+      const text = (row.dataset.words || row.textContent).toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+  };
+  const field = document.querySelector("[data-filter]");
+  if (field) field.addEventListener("input", () => filter(field));
+
+  const copying = () => { for (const one of document.querySelectorAll(".copy[hidden]")) one.hidden = !navigator.clipboard; };
+  const say = (text) => { $("said").textContent = text; };
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest(".copy");
+    if (!button) return;
+    try { await navigator.clipboard.writeText(button.dataset.copy); button.textContent = "Copied"; say("Copied"); } catch { button.textContent = "Select it"; }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+
+  // The map: one stop for Tab, arrow keys inside, a tip under the pointer.
+  const states = { o: "an earlier revision, available", p: "on its way", x: "broken: the template is to blame", w: "broken: the node is to blame", u: "runs where it is not meant to", n: "not meant to run here" };
+  const namesOf = (box) => box.names || (box.names = box.dataset.names.split(" "));
+  const at = (square) => {
+    const box = square.parentNode, key = $("key").dataset, found = { node: namesOf(box)[[].indexOf.call(box.children, square)], words: "up to date and available", commit: "", reason: "" };
+    let letter = "a";
+    for (const code of square.classList) {
+      if (states[code]) { found.words = states[code]; if (code !== "o") letter = letter === "a" ? "" : letter; } else if (/^[a-g]$/.test(code)) letter = code;
+      else if (/^r\d+$/.test(code)) found.reason = key.reasons.split(" ")[code.slice(1)] || "";
+    }
+    found.commit = (key.commits.split(" ").find((one) => one.startsWith(letter + "=")) || "").slice(2);
+    return found;
+  };
+  const text = (found) => [found.words, found.reason, found.commit && "commit " + found.commit].filter(Boolean).join(" · ");
+  let stop = null;
+  const make = (square) => {
+    if (stop && stop !== square) { stop.removeAttribute("tabindex"); stop.removeAttribute("role"); stop.removeAttribute("aria-label"); }
+    stop = square;
+    if (!square) return;
+    const found = at(square);
+    square.tabIndex = 0;
+    square.setAttribute("role", "link");
+    square.setAttribute("aria-label", found.node + ": " + text(found));
+  };
+  const tip = document.createElement("div");
+  tip.id = "tip"; tip.hidden = true; tip.setAttribute("aria-hidden", "true");
+  const show = (square) => {
+    const found = at(square), place = square.getBoundingClientRect();
+    const name = document.createElement("b");
+    name.textContent = found.node;
+    tip.replaceChildren(name, text(found));
+    tip.hidden = false;
+    const left = Math.min(place.left, root.clientWidth - tip.offsetWidth - 8);
+    tip.style.left = Math.max(4, left) + scrollX + "px";
+    tip.style.top = place.bottom + scrollY + 6 + "px";
+  };
+  const open = (square) => { location.href = $("map").dataset.href + encodeURIComponent(at(square).node); };
+  const squareOf = (event) => { const one = event.target; return one.localName === "i" && one.parentNode.classList.contains("cells") ? one : null; };
+  const walk = (square, key) => {
+    const all = [...document.querySelectorAll(".cells i")], place = all.indexOf(square);
+    if (key === "Home" || key === "End") return key === "Home" ? all[0] : all[all.length - 1];
+    if (key === "ArrowLeft" || key === "ArrowRight") return all[place + (key === "ArrowLeft" ? -1 : 1)];
+    const here = square.getBoundingClientRect(), down = key === "ArrowDown" ? 1 : -1;
+    let best = null, top = 0, far = 0;
+    for (let i = place + down; all[i]; i += down) {
+      const there = all[i].getBoundingClientRect();
+      if ((there.top - here.top) * down <= 1) continue;
+      if (best && (there.top - top) * down > 1) break;
+      const away = Math.abs(there.left - here.left);
+      if (!best || away < far) { best = all[i]; far = away; top = there.top; }
+    }
+    return best;
+  };
+  const wake = () => {
+    const map = $("map");
+    if (!map || map.dataset.on) return;
+    map.dataset.on = "1";
+    for (const box of map.querySelectorAll(".cells")) { box.dataset.on = "1"; box.setAttribute("role", "group"); }
+    make(map.querySelector(".cells i"));
+    map.addEventListener("pointerover", (event) => { const one = squareOf(event); if (one) show(one); else tip.hidden = true; });
+    map.addEventListener("pointerleave", () => { tip.hidden = true; });
+    map.addEventListener("click", (event) => { const one = squareOf(event); if (one) open(one); });
+    map.addEventListener("focusin", (event) => { const one = squareOf(event); if (one) show(one); });
+    map.addEventListener("focusout", () => { tip.hidden = true; });
+    map.addEventListener("keydown", (event) => {
+      const one = squareOf(event);
+      if (!one || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "Enter") { open(one); return; }
+      if (event.key === "Escape") { tip.hidden = true; return; }
+      if (!/^(Arrow(Left|Right|Up|Down)|Home|End)$/.test(event.key)) return;
+      event.preventDefault();
+      const next = walk(one, event.key);
+      if (next) { make(next); next.focus(); }
+    });
+  };
+
+  const dress = () => { ages(); copying(); wake(); if (field && field.value) filter(field); };
+
+  // What changed since, and only that. A piece that holds the focus keeps it.
+  const within = (piece, change) => {
+    const held = piece.contains(document.activeElement) ? document.activeElement : null;
+    const same = held && held !== piece && [...piece.querySelectorAll("a,button,summary,[tabindex]")].indexOf(held);
+    const opened = new Map([...piece.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
+    const fresh = change();
+    for (const one of fresh.querySelectorAll("details[id]")) if (opened.has(one.id)) one.open = opened.get(one.id);
+    if (held) { const next = same === false ? fresh : [...fresh.querySelectorAll("a,button,summary,[tabindex]")][same]; if (next) next.focus({ preventScroll: true }); }
+  };
+  const place = (id, html) => {
+    const old = $(id);
+    if (!old) return;
+    const holder = document.createElement("template");
+    holder.innerHTML = html;
+    within(old, () => { const fresh = holder.content.firstElementChild; old.replaceWith(fresh); return fresh; });
+  };
+  const update = (told) => {
+    const began = performance.now();
+    for (const [id, html] of Object.entries(told.pieces || {})) place(id, html);
+    if (told.cells) {
+      const all = document.querySelectorAll(".cells i");
+      for (const [number, code] of told.cells) {
+        const square = all[number];
+        square.className = code;
+        void square.dataset;
+        square.classList.add("hit");
+        if (square === stop) make(square);
+      }
+      setTimeout(() => { for (const one of document.querySelectorAll(".cells i.hit")) one.classList.remove("hit"); }, 2000);
+    }
+    dress();
+    if (told.words) say(told.words);
+    document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
+    performance.measure("update", { start: began });
+  };
+  let again = false;
+  const whole = async () => {
+    if (again) return;
+    again = true;
+    try {
+      const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+      if (!answer.ok) { location.reload(); return; }
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const focused = document.activeElement && document.activeElement.id;
+      within($("main"), () => { $("main").replaceChildren(...fresh.getElementById("main").childNodes); return $("main"); });
+      stop = null;
+      if (focused && $(focused)) $(focused).focus({ preventScroll: true });
+      dress();
+      document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
+    } catch { /* the stream says it again */ } finally { again = false; }
+  };
+  const live = document.body.dataset.live;
+  if (live && window.EventSource) {
+    const link = $("link");
+    const stream = new EventSource(live);
+    link.hidden = false;
+    link.textContent = "connecting";
+    stream.onopen = () => { link.textContent = "live"; link.classList.remove("off"); };
+    stream.onerror = () => { link.textContent = "not connected"; link.classList.add("off"); };
+    stream.addEventListener("change", (event) => update(JSON.parse(event.data)));
+    stream.addEventListener("whole", whole);
+    stream.addEventListener("over", () => { stream.close(); location.reload(); });
+    addEventListener("pagehide", () => stream.close());
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  }
+
+  // Keys for those who have no wish for a mouse.
+  let before = "";
+  const base = document.querySelector(".brand").href;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(input|textarea|select)$/i.test(event.target.localName)) return;
+    const search = document.querySelector("input[type=search]");
+    if (event.key === "/" && search) { event.preventDefault(); search.focus(); search.select(); }
+    const way = { a: "", n: "nodes", e: "events" }[event.key];
+    if (before === "g" && way !== undefined) location.href = new URL(way, base).href;
+    before = event.key;
+  });
+
+  document.body.append(tip);
+  dress();
+  setInterval(ages, 30000);
+  performance.mark("ready");
+})();

@@ -1,0 +1,54 @@
+"""What the page is given to show: the contract between it and whoever looks at the cluster and at Git."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gitops_ds.controller.fleet import Agent
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.snapshot import CommitInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is about `key`, `commit`."""
+
+    at: float
+    kind: str
+    words: str
+    tone: str = "plain"
+    key: Key | None = None
+    commit: str = ""
+
+
+class View(Protocol):
+    """Everything that the page shows. Nothing here asks the cluster, so a request for a page costs it nothing."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name, for people."""
+
+    @property
+    def version(self) -> int:
+        """Grows when anything that is shown has changed."""
+
+    def agents(self) -> Sequence[Agent]:
+        """Every DaemonSet, sorted by namespace and name."""
+
+    def wanted(self, key: Key) -> Body | None:
+        """The manifest that Git wants; None where nobody knows it."""
+
+    def pools(self) -> Sequence[Pool]:
+        """The pools that the cluster's file names."""
+
+    def events(self) -> Sequence[Event]:
+        """What happened, newest first."""
+
+    async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
+        """What Git says of those commits that it knows."""
+
+    async def changed(self, version: int) -> None:
+        """Returns as soon as the version is another."""

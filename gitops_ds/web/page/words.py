@@ -1,0 +1,39 @@
+"""How values become words on the page: glyphs beside colours, short names, times. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gitops_ds.model.decision import HealthState
+
+# A state is never told by colour alone.
+GLYPHS: Mapping[str, str] = {
+    HealthState.HEALTHY: "✓",
+    HealthState.PROGRESSING: "↻",
+    HealthState.DEGRADED: "!",
+    HealthState.FAILED: "✕",
+    HealthState.SUSPENDED: "‖",
+    HealthState.MISSING: "?",
+    "Synced": "✓",
+    "OutOfSync": "≠",
+    "Held": "‖",
+    "Unknown": "?",
+    "good": "✓",
+    "bad": "✕",
+    "warn": "!",
+    "plain": "·",
+}
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def spaced(word: str) -> str:
+    """`ImagePullBackOff` as `Image pull back off`; other words as they are."""
+    parts = _HUMP.split(word)
+    return " ".join([parts[0], *(part if part.isupper() else part.lower() for part in parts[1:])])
+
+
+def at(seconds: float) -> str:
+    """A moment in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
