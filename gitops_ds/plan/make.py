@@ -142,7 +142,7 @@ def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Term
         return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)
     if manifest.agent and manifest.agent in bundle.held:
         return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
-    if old is not None and manifest.holder and (refusal := _quarantined(key, old, bundle)):
+    if old is not None and manifest.holder and (refusal := _quarantined(key, old, bundle, by=_source(manifest.origin.base.file))):
         return refusal
     if old is not None and prune.is_ending(old):
         return Refusal("waits", f"{key} is being deleted: it is made anew when it is gone", key)
@@ -230,12 +230,17 @@ def _leaving(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, tup
     return leaving, refused
 
 
-def _quarantined(key: Key, live: Body, bundle: Bundle) -> Refusal | None:
-    path = str((live["metadata"].get("annotations") or {}).get(names.PATH) or "")
-    source = path.rpartition("/")[0]
-    if source not in bundle.kept:
+def _quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Refusal | None:
+    """Where the object was made by a source that is to be left as it is, unless that source itself names it still."""
+    source = _source(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
+    if source not in bundle.kept or source == by:
         return None
     return Refusal("quarantined", f"{key} stays as it is: something is wrong with {source}, where it comes from", key)
+
+
+def _source(file: str) -> str:
+    """The object of the cluster that holds a template, by the name of the file: `configmap/NAMESPACE/NAME/KEY`."""
+    return file.rpartition("/")[0]
 
 
 def _hash(bundle: Bundle, terms: Terms, leaving: list[Key]) -> str:
