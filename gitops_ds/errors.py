@@ -9,6 +9,7 @@
     │   ├── SourceUnreachable      retry
     │   ├── SourceDenied           credentials, unknown host key
     │   ├── RevisionUnknown        no such branch, tag or commit
+    │   ├── SourceUntrusted        retry: nothing that may be read is signed by whom we trust
     │   ├── SourceTooLarge         over a cap of size or number
     │   ├── HistoryRewound         the branch went backwards; needs consent
     │   ├── PushRejected           retry: someone pushed first
@@ -81,6 +82,12 @@ class SourceDenied(SourceError):
 
 class RevisionUnknown(SourceError):
     """The repository has no such branch, tag or commit."""
+
+
+class SourceUntrusted(SourceError):
+    """No commit that could be read is signed as the settings ask for; a signed one, or another key in the settings, may come."""
+
+    retryable = True
 
 
 class SourceTooLarge(SourceError):

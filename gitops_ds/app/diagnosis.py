@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gitops_ds import __version__, errors
-from gitops_ds.app import clusters, repositories
-from gitops_ds.app.following import credentials_of, revision_of
+from gitops_ds.app import clusters, credentials, repositories
+from gitops_ds.app.following import revision_of
 from gitops_ds.kinds import openapi, served, yaml_nodes
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
@@ -145,7 +145,7 @@ async def _followed(service: Service) -> tuple[str, Snapshot]:
     """The repository of the settings, with their credentials, as the service would see it."""
     told = service.repositories[0]
     where = address.parse(told.url, allow_local=told.allow_local)
-    own = credentials_of(told, where, at_desk=False)
+    own = credentials.credentials_of(told, where, at_desk=False)
     async with Repository(where, repositories.cache_directory(), own, allowed=service.allowed) as repository:
         return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
 

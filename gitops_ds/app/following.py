@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from gitops_ds import errors
-from gitops_ds.app import repositories
+from gitops_ds.app import credentials, repositories
 from gitops_ds.controller import events, state, sync
 from gitops_ds.controller.deploy import Place
 from gitops_ds.model.cluster import Cluster
@@ -24,13 +22,13 @@ from gitops_ds.model.deployment import PassFailed
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.trust import Mode, Unverified, Verified
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.report.events import About
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.source import address, revision
-from gitops_ds.source.credentials import Credentials, Login, OwnSsh, Password, SshKey
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.repository import Repository
 
@@ -57,7 +55,7 @@ class Following:
         self._around, self._settings = around, settings
         self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
         self._wanted = revision_of(settings)
-        self._credentials = credentials_of(settings, self._where, around.at_desk)
+        self._credentials = credentials.credentials_of(settings, self._where, around.at_desk)
         self._stopping = asyncio.Event()
         self._looked = False
         self.loop: sync.Loop | None = None
@@ -100,7 +98,11 @@ class Following:
             raise errors.SettingsError(f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner")
         about = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(id))
         source = sync.Source(
-            lambda: repository.tip(self._wanted), partial(self._snapshot, repository), repository.movement, self._prepared
+            lambda: repository.tip(self._wanted),
+            partial(self._snapshot, repository),
+            repository.movement,
+            self._prepared,
+            partial(self._verify, repository),
         )
         async with events.beside(around.cluster, about, around.tell) as emit:
             yield sync.Loop(
@@ -110,6 +112,28 @@ class Following:
     async def _snapshot(self, repository: Repository, commit: CommitId) -> Snapshot:
         return await repositories.snapshot_of(repository, commit, self._settings.path)
 
+    async def _verify(self, repository: Repository, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
+        """Whether the tip may be read. The keys are read each time, so that one that is added counts at once."""
+        trust = credentials.trust_of(self._settings)
+        if trust.mode is Mode.NONE:
+            return None
+        await repository.fetch(tip)
+        if since is not None:
+            with contextlib.suppress(errors.RevisionUnknown):  # the old line was removed from the server, which `verify` tells
+                await repository.fetch(since)
+        return await repository.verify(self._wanted, tip, since, trust)
+
+    async def _trusted(self, repository: Repository) -> CommitId:
+        """The newest commit that may be read, where the tip is not."""
+        tip = await repository.tip(self._wanted)
+        found = await self._verify(repository, tip, None)
+        if not isinstance(found, Unverified):
+            return tip
+        trust = credentials.trust_of(self._settings)
+        if newest := await repository.newest_verified(self._wanted, tip, trust):
+            return newest
+        raise errors.SourceUntrusted(f"{self._where.display}: {found.message}")
+
     def _prepared(self, found: Snapshot) -> Prepared:
         return prepare.prepare(found, cluster=self._around.service.cluster.name)
 
@@ -118,7 +142,7 @@ class Following:
         said, alone = "", len(self._around.service.repositories) == 1
         while not self._stopping.is_set():
             try:
-                return self._prepared(await self._snapshot(repository, await repository.tip(self._wanted)))
+                return self._prepared(await self._snapshot(repository, await self._trusted(repository)))
             except errors.GitopsError as error:
                 if alone and not error.retryable:
                     raise
@@ -162,29 +186,3 @@ def revision_of(settings: RepositorySettings) -> revision.Revision:
     return revision.from_settings(
         commit=settings.commit, name=settings.ref, semver=settings.semver, tag=settings.tag, branch=settings.branch
     )
-
-
-def credentials_of(settings: RepositorySettings, where: address.Address, at_desk: bool) -> Credentials:
-    """Those that the settings name files for; at a desk, without any, the person's own."""
-    told = settings.credentials
-    if not told and at_desk:
-        return repositories.credentials(where)
-    login: Login | None = where.login
-    if "sshKeyFile" in told:
-        login = SshKey(_read(told, "sshKeyFile"), _read(told, "knownHostsFile"))
-    elif "tokenFile" in told or "passwordFile" in told:
-        secret = _read(told, "tokenFile" if "tokenFile" in told else "passwordFile").decode().strip()
-        login = Password(secret, told.get("username") or "git")
-    elif where.scheme is address.Scheme.SSH:
-        login = OwnSsh() if at_desk else None
-    return Credentials(login, _read(told, "caFile") if "caFile" in told else b"")
-
-
-def _read(told: object, name: str) -> bytes:
-    file = told.get(name) if isinstance(told, dict) else None
-    if not file:
-        raise errors.SettingsError(f"repository.credentials.{name} is missing: it names a file")
-    try:
-        return Path(os.path.expandvars(file)).read_bytes()
-    except OSError as error:
-        raise errors.SettingsError(f"repository.credentials.{name}: {file}: {error.strerror}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gitops_ds import errors
 from gitops_ds.controller import deploy, live, state
@@ -18,6 +18,7 @@ from gitops_ds.model.deployment import CommitRejected, NewCommit, PassFailed, St
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.source.reading import Movement
 
@@ -25,14 +26,23 @@ LONGEST_RETRY = 300.0  # seconds
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
 
 
+async def unasked(tip: CommitId, since: CommitId | None) -> None:
+    """For a source whose signatures nobody asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean."""
+    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
+
+    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
+    is read, let alone rendered. None: no signature is asked for.
+    """
 
     tip: Callable[[], Awaitable[CommitId]]
     snapshot: Callable[[CommitId], Awaitable[Snapshot]]
     movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
     prepare: Callable[[Snapshot], Prepared]
+    verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +56,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet."""
+    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
+
+    One that is not `trusted` is looked at again in the next pass: a person may have added its signer.
+    """
 
     tip: CommitId
     prepared: Prepared | None = None
     snapshot: Snapshot | None = None
+    trusted: bool = True
 
 
 class Loop:
@@ -70,6 +84,7 @@ class Loop:
         self._state: State | None = None
         self._choice: Choice | None = None
         self._told: CommitId | None = None
+        self._distrust = ""
         self._settled: tuple[CommitId, int] | None = None
         self.first_pass = asyncio.Event()
 
@@ -146,6 +161,8 @@ class Loop:
         """One pass; whether something was left that a later pass may do."""
         tip = await self._source.tip()
         stir = self._stir
+        if self._choice is not None and not self._choice.trusted:
+            self._choice = self._settled = None
         if self._settled == (tip, stir):
             self._emit(Unchanged(self._timing.clock(), tip))
             return False
@@ -170,6 +187,8 @@ class Loop:
 
     async def _choose(self, tip: CommitId, known: State) -> Choice:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
+        if not await self._trusts(tip, known):
+            return await self._last_good(Choice(tip, trusted=False), known)
         snapshot = await self._source.snapshot(tip)
         movement = await self._movement(known.last_attempted, tip)
         _check_allowed(tip, movement, known)
@@ -177,11 +196,27 @@ class Loop:
         self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
             return Choice(tip, prepared, snapshot)
+        return await self._last_good(Choice(tip), known)
+
+    async def _last_good(self, choice: Choice, known: State) -> Choice:
         if known.last_good is None:
-            return Choice(tip)
+            return choice
         good = await self._source.snapshot(known.last_good)
         prepared = self._source.prepare(good)
-        return Choice(tip, prepared, good) if prepared.deployable else Choice(tip)
+        return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
+
+    async def _trusts(self, tip: CommitId, known: State) -> bool:
+        """Whether the tip may be read. Told once: a good one when it is new, the other for each reason."""
+        found = await self._source.verify(tip, known.last_good)
+        if isinstance(found, Unverified):
+            if found.message != self._distrust:
+                self._emit(VerificationFailed(self._timing.clock(), found.commit, found.message))
+            self._distrust = found.message
+            return False
+        self._distrust = ""
+        if found is not None and tip not in (known.last_attempted, self._told):
+            self._emit(SourceVerified(self._timing.clock(), tip, found.signer, found.key, found.checked))
+        return True
 
     def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
         """Tells a commit once, also when the pass that met it failed later and is taken again."""

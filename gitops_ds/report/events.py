@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import deployment, record
+from gitops_ds.model import deployment, record, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.record import Record
@@ -105,6 +105,10 @@ def deployed(heard: Record, state: About) -> Told | None:
             first = findings[0]
             place = f"{first.place}: " if first.place else ""
             return Told(state, "CommitRejected", f"{(commit or '')[:12]} is not applied: {place}{first.message}", warning=True)
+        case trust.SourceVerified(commit=commit, signer=signer):
+            return Told(state, "SourceVerified", f"{commit[:12]} is signed by {signer}")
+        case trust.VerificationFailed(message=message):
+            return Told(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
         case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
             pruning = [refusal.message for refusal in refusals if refusal.guard in _PRUNE]
             if pruning:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.model import deployment, record
+from gitops_ds.model import deployment, record, trust
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
 
@@ -20,6 +20,11 @@ def line(told: Record) -> str | None:
             first = findings[0]
             more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
             return f"commit {(commit or '')[:12]} is not applied: {first.place or ''}: {first.rule} {first.message}{more}"
+        case trust.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
+            more = f"; {checked} signatures checked" if checked > 1 else ""
+            return f"commit {commit[:12]} is signed by {signer} with {key}{more}"
+        case trust.VerificationFailed(message=message):
+            return f"{message}; the last good commit stays"
         case deployment.Applied(change=change, warnings=warnings):
             text = f"{past(change.operation.value)} {change.key}{_revision(change)}"
             return text + "".join(f"; warning: {warning}" for warning in warnings)

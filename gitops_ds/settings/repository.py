@@ -6,7 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gitops_ds.errors import SettingsError
+from gitops_ds.model.trust import Mode
 from gitops_ds.settings import durations
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySettings:
+    """What must be signed; the files name whose signatures count."""
+
+    mode: Mode = Mode.NONE
+    allowed_signers_file: str = ""
+    revoked_keys_file: str = ""
+    gpg_keys_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorSettings:
+    """Who writes our own commits, and with which key they are signed (no file: not at all); `format` is git's gpg.format."""
+
+    name: str
+    email: str
+    signing_key_file: str = ""
+    format: str = "ssh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +49,8 @@ class RepositorySettings:
     timeout: float = 60.0
     limits: Mapping[str, int] = field(default_factory=dict)
     credentials: Mapping[str, str] = field(default_factory=dict)
+    verify: VerifySettings = VerifySettings()
+    author: AuthorSettings | None = None
 
 
 def parse(told: Mapping[str, Any]) -> RepositorySettings:
@@ -36,7 +60,28 @@ def parse(told: Mapping[str, Any]) -> RepositorySettings:
     seconds_of = {ours: durations.seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
     found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
     found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
+    found = replace(found, verify=_verify(told.get("verify") or {}, found), author=_author(told.get("author") or {}))
     return replace(found, limits=told.get("limits") or {}, credentials=told.get("credentials") or {})
+
+
+def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:
+    said = told.get("mode") or ("head" if told else "none")
+    mode = Mode("head" if said == "commit" else said)
+    names = {"allowedSignersFile": "allowed_signers_file", "revokedKeysFile": "revoked_keys_file", "gpgKeysFile": "gpg_keys_file"}
+    made = VerifySettings(mode, **{ours: told.get(theirs) or "" for theirs, ours in names.items()})
+    if mode is not Mode.NONE and not (made.allowed_signers_file or made.gpg_keys_file):
+        raise SettingsError(
+            f"repository.verify.mode is {said}, but nobody's signature counts: name allowedSignersFile or gpgKeysFile"
+        )
+    if mode is Mode.TAG and not (found.tag or found.semver or found.ref.startswith("refs/tags/")):
+        raise SettingsError("repository.verify.mode is tag, but no tag is followed: set repository.tag or repository.semver")
+    return made
+
+
+def _author(told: Mapping[str, str]) -> AuthorSettings | None:
+    if not told:
+        return None
+    return AuthorSettings(told["name"], told["email"], told.get("signingKeyFile") or "", told.get("format") or "ssh")
 
 
 def _jitter(said: int | str, interval: float) -> float:

@@ -15,6 +15,7 @@ from typing import ParamSpec, Self, TypeVar
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.trust import Trust, Unverified, Verified
 from gitops_ds.source import reading, remote, signatures, writing
 from gitops_ds.source.address import Address
 from gitops_ds.source.allowed import PROGRAMS, Allowed
@@ -23,7 +24,6 @@ from gitops_ds.source.credentials import NOBODY, Credentials
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.reading import Movement
 from gitops_ds.source.revision import Branch, Revision
-from gitops_ds.source.signatures import Trust, Unverified, Verified
 from gitops_ds.source.writing import Signature, Why
 
 P = ParamSpec("P")
@@ -71,6 +71,10 @@ class Repository:
     async def verify(self, revision: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
         """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is signed by whom we trust."""
         return await self._run(signatures.verify, revision, tip, since, trust)
+
+    async def newest_verified(self, revision: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
+        """The newest commit in the line of a fetched tip that is signed by whom we trust."""
+        return await self._run(signatures.newest, revision, tip, trust)
 
     async def info(self, commit: CommitId) -> CommitInfo:
         """What Git says of a fetched commit."""

@@ -10,58 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.trust import Mode, Trust, Unverified, Verified
 from gitops_ds.source import keyring, reading, remote, revision
 from gitops_ds.source.bare import Bare
 from gitops_ds.source.revision import Revision
 
 MOST = 10_000  # commits that one check takes; more since the last good one are no ordinary push
 _AT_ONCE = 100
-
-
-class Mode(StrEnum):
-    """What must be signed: nothing, the tip, every commit that came since the last good one, or the tag that is followed."""
-
-    NONE = "none"
-    HEAD = "head"
-    ALL = "all"
-    TAG = "tag"
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """What must be signed, and by whom.
-
-    `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen reads them; `openpgp` is an
-    armored file of OpenPGP public keys. https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
-    """
-
-    mode: Mode = Mode.NONE
-    signers: bytes = field(default=b"", repr=False)
-    revoked: bytes = field(default=b"", repr=False)
-    openpgp: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag; `checked` counts signatures."""
-
-    signer: str
-    key: str
-    checked: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Unverified:
-    """The commit that is not trusted, and the sentence that says why and what to do."""
-
-    commit: CommitId
-    message: str
 
 
 def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
@@ -80,6 +40,15 @@ def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, 
             if len(commits) > MOST:
                 return Unverified(tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}")
         return _commits(bare, commits, keys)
+
+
+def newest(bare: Bare, wanted: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
+    """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its commit); None where none of 200 is."""
+    with _keys(trust) as keys:
+        if trust.mode is Mode.TAG:
+            return tip if isinstance(_tag(bare, wanted, tip, keys), Verified) else None
+        line = bare.run("rev-list", "--first-parent", "--max-count=200", "--end-of-options", tip).text.split()
+        return next((CommitId(c) for c in line if _check(bare, keys.config, keys, "commit", [c]) is not None), None)
 
 
 def _came(bare: Bare, since: CommitId, tip: CommitId) -> list[CommitId]:

@@ -11,10 +11,10 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.trust import Mode, Trust, Unverified, Verified
 from gitops_ds.source import address, keyring, signatures
 from gitops_ds.source.repository import Repository
 from gitops_ds.source.revision import Branch, Revision, Semver, Tag
-from gitops_ds.source.signatures import Mode, Trust, Unverified, Verified
 from tests import signing
 from tests.gitservers import Upstream
 from tests.signing import Gpg, SshSigner

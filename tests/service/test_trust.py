@@ -1,0 +1,70 @@
+"""The installed program with a repository whose commits must be signed, on a real API server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, signing
+from tests.gitservers import Upstream
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: signed, namespace: default}\ndata: {level: %s}\n"
+
+
+def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_one(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
+    upstream = Upstream(tmp_path / "fleet")
+    ada, eve = (signing.ssh_signer(tmp_path, name) for name in ("ada@example.com", "eve@example.com"))
+    allowed = tmp_path / "allowed_signers"
+    allowed.write_bytes(ada.allowed())
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        f"repository:\n  url: {upstream.path}\n  allowLocal: true\n  interval: 1s\n  branch: main\n"
+        f"  verify: {{mode: all, allowedSignersFile: {allowed}}}\n"
+    )
+
+    def commit(level: str, *config: str) -> str:
+        (upstream.work / "agent.yaml").write_text(OBJECT % level)
+        return signing.commit(upstream, level, *config)
+
+    def level() -> str:
+        found = api_server.kubectl("get", "configmap", "signed", "-o", "json", "--ignore-not-found")
+        return str(json.loads(found)["data"]["level"]) if found else ""
+
+    def events(reason: str) -> list[str]:
+        found = api_server.kubectl("get", "events", "-n", "service-test", "-o", "json", "--field-selector", f"reason={reason}")
+        return [event["message"] for event in json.loads(found)["items"]]
+
+    commit("before", *ada.config())
+    with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
+        until(lambda: level() == "before", log.read_text, 60)
+        good = commit("good", *ada.config())
+        until(lambda: level() == "good", log.read_text, 60)
+        assert f"commit {good[:12]} is signed by ada@example.com with SHA256:" in log.read_text()
+        bad = commit("bad")
+        until(lambda: "is not signed" in log.read_text(), log.read_text, 60)
+        assert f"commit {bad[:12]} ('bad' by Ada <ada@example.com>) is not signed" in log.read_text()
+        # A signed commit on top does not make good what is below it.
+        commit("on top", *ada.config())
+        until(lambda: any(good[:12] in told for told in events("SourceVerified")), lambda: str(events("SourceVerified")), 60)
+        until(lambda: any("is not signed" in told for told in events("VerificationFailed")), log.read_text, 60)
+        # Somebody's change is put back to the last good commit meanwhile.
+        api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
+        until(lambda: level() == "good", log.read_text, 60)
+        assert log.read_text().count("is not signed") == 1
+    # A service that begins while the tip is bad goes on from the last good one, too.
+    api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
+    with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
+        until(lambda: level() == "good", log.read_text, 60)
+        # The line without the bad commit, signed by a stranger, who is then trusted: no restart.
+        upstream.git("reset", "--quiet", "--hard", good)
+        commit("stranger", *eve.config())
+        until(lambda: "is no key of repository.verify" in log.read_text(), log.read_text, 60)
+        assert level() == "good"
+        allowed.write_bytes(ada.allowed() + eve.allowed())
+        until(lambda: level() == "stranger", log.read_text, 60)
