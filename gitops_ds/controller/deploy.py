@@ -22,7 +22,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import CommitInfo
-from gitops_ds.plan import drift, ignoring, make
+from gitops_ds.plan import drift, ignoring, make, suspension
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
 from gitops_ds.plan.identity import Impersonation
 from gitops_ds.plan.ignoring import Rule
@@ -38,7 +38,8 @@ class Asked:
     """What a caller wants of a pass.
 
     `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
-    the seconds after which drift that is held is corrected.
+    the seconds after which drift that is held is corrected, `compare_every` those after which even a cluster that no watch told
+    anything of is compared.
     """
 
     guards: Guards = Guards()
@@ -49,6 +50,7 @@ class Asked:
     patience: float = 300.0
     go_back: bool = False
     hold_for: float = HOLD_SECONDS
+    compare_every: float = 600.0
     ignore: tuple[Rule, ...] = ()
     impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
@@ -138,10 +140,12 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
 
     def tell(done: apply.Written) -> None:
         emit(Applied(clock(), done.change, done.warnings))
-        if done.change.key in made.drifted:
-            emit(DriftCorrected(clock(), done.change.key, drift.words(made.drifted[done.change.key])))
+        if drifted := made.drifted.get(done.change.key):
+            emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
-    ready = await _announced(place, ready)
+    left_out = suspension.refusals(made.changes, ready.writer.live.objects)
+    made = replace(made, changes=_without(made.changes, left_out), refusals=(*made.refusals, *left_out))
+    ready = await _announced(place, replace(ready, plan=made))
     outcome = await apply.perform(ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), change, refusal))
@@ -190,6 +194,24 @@ async def _missing(cluster: Cluster, key: Key) -> str:
     return "" if told.done else f"{key}: {told.message}"
 
 
+def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Change, ...]:
+    left_out = {refusal.key for refusal in refused}
+    return tuple(change for change in changes if change.key not in left_out)
+
+
+async def compare(place: Place, ready: Draft, emit: Emit, clock: Callable[[], float]) -> State:
+    """Tells the plan, carries nothing out, and notes what waits; the state from now on."""
+    made = ready.plan
+    if made.writes or made.refusals:
+        emit(Planned(clock(), made))
+    terms = ready.writer.terms
+    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
+        emit(told)
+    standing = drift.standing(made.drifted, terms.left, terms.now)
+    after = replace(ready.state, waiting=frozenset(change.key for change in made.writes), drift=standing)
+    return after if after == ready.state else await _save(place, after)
+
+
 async def _announced(place: Place, ready: Draft) -> Draft:
     """Notes beforehand what will be created, and whose end was approved: a process that is killed in between forgets nothing."""
     known, made = ready.state, ready.plan
@@ -222,6 +244,7 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
         inventory=(old.inventory | settled.keys()) - gone,
         digests=digests,
         revisions=_revisions(ready, gone),
+        waiting=frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD),
         drift={key: left for key, left in standing.items() if key not in written},
         approved=made.approved - gone,
     )
@@ -255,6 +278,12 @@ def _commit(plan: Plan, change: Change) -> CommitId | None:
     """What stands behind a change: its own object of the cluster, else the plan's commit."""
     holder = change.manifest.holder if change.manifest else None
     return holder.commit if holder else plan.commit
+
+
+def due(known: State, asked: Asked, now: float) -> float:
+    """When a cluster in which nothing moves is to be compared again (seconds since 1970)."""
+    ends = (left.since + asked.hold_for for left in known.drift.values() if left.choice is Drift.HOLD)
+    return min([now + asked.compare_every, *(end for end in ends if end > now)])
 
 
 async def _save(place: Place, after: State) -> State:

@@ -14,12 +14,13 @@ from gitops_ds.controller import state
 from gitops_ds.core import cache, health
 from gitops_ds.kinds import revisions, timestamps
 from gitops_ds.model import names
+from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, Observation
 from gitops_ds.model.deployment import State
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import CommitId, Key, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,14 @@ def missing(key: Key, known: State, now: float) -> Agent:
     return Agent(Observation(now, nothing, ()), health.judge(None), known)
 
 
+def named(text: str) -> str:
+    """The name in `ds/NAME`, or the text itself."""
+    return text.partition("/")[2] if text.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")) else text
+
+
 def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     """The agent that `ds/NAME` or `NAME` means. Raises UsageError when there is none, or several."""
-    short = name.partition("/")[2] if name.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")) else name
+    short = named(name)
     found = [agent for agent in agents if agent.key.name == short and namespace in ("", agent.key.namespace)]
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
@@ -112,10 +118,12 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     commit = annotations.get(names.COMMIT, "")
     if not commit:
         return "Unknown", "not applied by gitops-ds"
+    if left := agent.state.drift.get(agent.key):
+        return ("Held" if left.choice is Drift.HOLD else "OutOfSync"), left.words
     if annotations.get(names.HOLD):
         return "Held", f"held by the annotation {names.HOLD}"
     if agent.state.last_attempted and agent.state.last_attempted != agent.state.last_good:
-        return "OutOfSync", f"commit {agent.state.last_attempted[:12]} was not applied as a whole"
+        return "OutOfSync", f"commit {short(agent.state.last_attempted)} was not applied as a whole"
     return "Synced", ""
 
 
@@ -170,11 +178,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
 def age(agent: Agent, now: float) -> str:
     """How long the DaemonSet exists, as kubectl prints it."""
     created = str((agent.seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")
-    seconds = int(now - (timestamps.seconds(created) or now)) if created else 0
-    for unit, size, until in (("s", 1, 120), ("m", 60, 180 * 60), ("h", 3600, 48 * 3600)):
-        if seconds < until:
-            return f"{seconds // size}{unit}"
-    return f"{seconds // 86400}d"
+    return timestamps.elapsed(now - (timestamps.seconds(created) or now) if created else 0)
 
 
 def when(moment: datetime) -> str:

@@ -24,3 +24,12 @@ def text(moment: float) -> str:
 def micros(moment: float) -> str:
     """As metav1.MicroTime is written."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def elapsed(seconds: float) -> str:
+    """A time that went by, as kubectl prints ages: in whole seconds, minutes, hours or days."""
+    whole = max(int(seconds), 0)
+    for unit, size, until in (("s", 1, 120), ("m", 60, 180 * 60), ("h", 3600, 48 * 3600)):
+        if whole < until:
+            return f"{whole // size}{unit}"
+    return f"{whole // 86400}d"

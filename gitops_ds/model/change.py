@@ -112,6 +112,7 @@ class Drifted:
     by: tuple[Author, ...]
     looks_like: str
     choice: Drift
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class State:
 
     `inventory` names what was applied and not yet deleted; `digests` the manifest of each as it was last applied; `revisions`, for
     each DaemonSet, the commit behind every revision number; `drift` is what somebody changed and is left so; `approved` are the
-    objects whose deletion a person agreed to, until they are gone. `version` is the resourceVersion that this was read at, empty
-    for new.
+    objects whose deletion a person agreed to, until they are gone; `waiting` those that are left as they are because they, or the
+    whole repository, are suspended. `version` is the resourceVersion that this was read at, empty for new.
     """
 
     repository: str = ""
@@ -49,6 +49,7 @@ class State:
     revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
     drift: Mapping[Key, Left] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
+    waiting: frozenset[Key] = frozenset()
     version: str = ""
 
 
@@ -94,8 +95,8 @@ class NotApplied(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftDetected(Record):
-    """Somebody changed the object in the cluster. Told once, and again when it is changed otherwise."""
+class DriftFact(Record):
+    """Something about an object that somebody changed in the cluster, and in `words` how."""
 
     object: Key
     drifted: Drifted
@@ -103,19 +104,19 @@ class DriftDetected(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftCorrected(Record):
-    """What somebody had changed is as Git says again."""
-
-    object: Key
-    words: str
+class DriftDetected(DriftFact):
+    """Somebody changed the object. Told once, and again when it is changed otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class DriftHeld(Record):
-    """What somebody changed is left so until then (seconds since 1970)."""
+class DriftCorrected(DriftFact):
+    """It is as Git says again."""
 
-    object: Key
-    words: str
+
+@dataclass(frozen=True, slots=True)
+class DriftHeld(DriftFact):
+    """It is left so until then (seconds since 1970)."""
+
     until: float
 
 

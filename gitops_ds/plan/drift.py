@@ -53,7 +53,8 @@ def is_left(manifest: Manifest, live: Body | None, terms: Terms) -> bool:
 def found(live: Body, changes: Sequence[FieldChange], known: Sequence[Revision], choice: Drift) -> Drifted:
     """The drift of an object that differs in these fields (`old` is live); `known` are its revisions."""
     by = authors(live, changes)
-    return Drifted(tuple(changes), by, looks_like(live, changes, by, known), choice)
+    uid = str((live.get("metadata") or {}).get("uid") or "")
+    return Drifted(tuple(changes), by, looks_like(live, changes, by, known), choice, uid)
 
 
 def gone(choice: Drift) -> Drifted:
@@ -183,4 +184,4 @@ def news(drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float,
             continue
         yield DriftDetected(now, key, one, left.words)
         if one.choice is Drift.HOLD:
-            yield DriftHeld(now, key, left.words, left.since + hold_for)
+            yield DriftHeld(now, key, one, left.words, left.since + hold_for)

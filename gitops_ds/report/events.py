@@ -13,7 +13,7 @@ from typing import TypeGuard, TypeVar
 
 from gitops_ds.model import deployment, record, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod
-from gitops_ds.model.objects import DAEMONSET, Key
+from gitops_ds.model.objects import DAEMONSET, Key, short
 from gitops_ds.model.record import Record
 
 ALIKE = 10  # different messages of one reason, before the next ones are told as one
@@ -97,30 +97,42 @@ def deployed(heard: Record, state: About) -> Told | None:
     """The deployer's event for a record, None for what the log alone keeps."""
     match heard:
         case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
-            message = f"the branch was rewritten; it now is {commit[:12]} {subject!r} by {author}"
+            message = f"the branch was rewritten; it now is {short(commit)} {subject!r} by {author}"
             return Told(state, "HistoryRewritten", message, warning=True)
         case deployment.NewCommit(commit=commit, subject=subject, author=author):
-            return Told(state, "NewCommit", f"{commit[:12]} {subject!r} by {author}")
+            return Told(state, "NewCommit", f"{short(commit)} {subject!r} by {author}")
         case deployment.CommitRejected(commit=commit, findings=findings):
             first = findings[0]
             place = f"{first.place}: " if first.place else ""
-            return Told(state, "CommitRejected", f"{(commit or '')[:12]} is not applied: {place}{first.message}", warning=True)
+            return Told(state, "CommitRejected", f"{short(commit)} is not applied: {place}{first.message}", warning=True)
         case trust.SourceVerified(commit=commit, signer=signer):
-            return Told(state, "SourceVerified", f"{commit[:12]} is signed by {signer}")
+            return Told(state, "SourceVerified", f"{short(commit)} is signed by {signer}")
         case trust.VerificationFailed(message=message):
             return Told(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
         case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
             pruning = [refusal.message for refusal in refusals if refusal.guard in _PRUNE]
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
-            return Told(state, "Applied", f"{(commit or '')[:12]}: {writes} objects written") if writes else None
+            return Told(state, "Applied", f"{short(commit)}: {writes} objects written") if writes else None
+        case deployment.Withheld(refusal=refusal) if refusal.guard in _WITHHELD:
+            return Told(state, _WITHHELD[refusal.guard], refusal.message, warning=True)
+        case deployment.DriftFact(object=key, drifted=drifted, words=words):
+            about = About(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
+            name = "" if key.is_daemonset else f"{key}: "
+            return Told(about, type(heard).__name__, f"{name}{words}", warning=not isinstance(heard, deployment.DriftCorrected))
         case deployment.PassFailed(message=message):
             return Told(state, "PassFailed", message, warning=True)
         case _:
             return None
 
 
-_PRUNE = frozenset(("empty-render", "share-of-nodes"))
+_WITHHELD = {
+    "named-in-git": "NamedTwice",
+    "named-twice": "NamedTwice",
+    "not-allowed": "NotAllowed",
+    "owned-by-other": "OwnedByOther",
+}
+_PRUNE = frozenset(("empty-render", "share-of-nodes", "too-many-deletes"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from gitops_ds.model import deployment, record
+from gitops_ds.model.change import Drift
 from gitops_ds.model.record import Record
 
 
@@ -19,6 +20,7 @@ class Metrics:
         self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
         self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
         self._last = Gauge("gitopsds_git_last_success_timestamp_seconds", "When Git last was as the cluster is.", registry=made)
+        self._drift = Counter("gitopsds_drift", "Objects that somebody changed in the cluster.", ["action"], registry=made)
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
         self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
         self._compared = Counter("gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made)
@@ -41,6 +43,12 @@ class Metrics:
                 self._passes.labels("failure").inc()
             case deployment.Applied(change=change):
                 self._writes.labels(change.operation.value).inc()
+            case deployment.DriftDetected(drifted=drifted) if drifted.choice is Drift.REPORT:
+                self._drift.labels("reported").inc()
+            case deployment.DriftHeld():
+                self._drift.labels("held").inc()
+            case deployment.DriftCorrected():
+                self._drift.labels("corrected").inc()
             case deployment.CommitRejected():
                 self._rejected.inc()
             case record.Differed(what=what):

@@ -5,35 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gitops_ds.kinds import timestamps
 from gitops_ds.model import deployment, record, trust
-from gitops_ds.model.objects import Key
+from gitops_ds.model.change import Drift
+from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
 
 
 def line(told: Record) -> str | None:
     """The record in words; None for what only programs want to know."""
     match told:
-        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=rewritten):
-            note = " (the branch was rewritten by a force-push)" if rewritten else ""
-            return f"new commit {commit[:12]} {subject!r} by {author}{note}"
-        case deployment.CommitRejected(commit=commit, findings=findings):
-            first = findings[0]
-            more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
-            return f"commit {(commit or '')[:12]} is not applied: {first.place or ''}: {first.rule} {first.message}{more}"
-        case trust.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
-            more = f"; {checked} signatures checked" if checked > 1 else ""
-            return f"commit {commit[:12]} is signed by {signer} with {key}{more}"
-        case trust.VerificationFailed(message=message):
-            return f"{message}; the last good commit stays"
-        case deployment.Applied(change=change, warnings=warnings):
-            text = f"{past(change.operation.value)} {change.key}{_revision(change)}"
-            return text + "".join(f"; warning: {warning}" for warning in warnings)
-        case deployment.NotApplied(refusal=refusal):
-            return f"not applied: {refusal.message}"
-        case deployment.PassFailed(message=message, retry_in=retry_in):
-            return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
-        case deployment.PassEnded(commit=commit, writes=writes) if writes:
-            return f"commit {(commit or '')[:12]} is applied: {writes} written"
         case record.WatchFailed(resource=resource, error=error, retry_in=retry_in):
             return f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
         case record.ActionFailed(daemonset=daemonset, error=error):
@@ -49,7 +30,54 @@ def line(told: Record) -> str | None:
         case record.Differed(daemonset=daemonset, ours=ours, theirs=theirs):
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case _:
+            return _deployed(told)
+
+
+def _deployed(told: Record) -> str | None:
+    """The facts of a deployer, from the commit to the cluster."""
+    match told:
+        case deployment.NewCommit(commit=commit, subject=subject) if template_of(commit):
+            return f"templates in the cluster: {subject}"
+        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=rewritten):
+            note = " (the branch was rewritten by a force-push)" if rewritten else ""
+            return f"new commit {short(commit)} {subject!r} by {author}{note}"
+        case deployment.CommitRejected(commit=commit, findings=findings):
+            first = findings[0]
+            more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+            what = template_of(commit or "") or f"commit {short(commit)}"
+            return f"{what} is not applied: {first.place or ''}: {first.rule} {first.message}{more}"
+        case trust.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
+            return f"commit {commit[:12]} is signed by {signer} with {key}" + (
+                f"; {checked} signatures checked" if checked > 1 else ""
+            )
+        case trust.VerificationFailed(message=message):
+            return f"{message}; the last good commit stays"
+        case deployment.Applied(change=change, warnings=warnings):
+            text = f"{past(change.operation.value)} {change.key}{_revision(change)}"
+            return text + "".join(f"; warning: {warning}" for warning in warnings)
+        case deployment.DriftFact():
+            return _drift(told)
+        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal):
+            return f"not applied: {refusal.message}"
+        case deployment.PassFailed(message=message, retry_in=retry_in):
+            return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
+        case deployment.PassEnded(commit=commit, writes=writes) if writes:
+            what = "the state of the templates" if template_of(commit or "") else f"commit {short(commit)}"
+            return f"{what} is applied: {writes} written"
+        case _:
             return None
+
+
+def _drift(told: deployment.DriftFact) -> str:
+    match told:
+        case deployment.DriftCorrected(object=key):
+            return f"drift: {key} is as Git says again"
+        case deployment.DriftHeld(object=key, until=until):
+            return f"drift: {key} is held until {timestamps.text(until)}, then it is corrected"
+        case _:
+            choice = told.drifted.choice
+            left = "" if choice is Drift.CORRECT else f"; left so, for drift is set to {choice}"
+            return f"drift: {told.object} was {told.words}{left}"
 
 
 def past(operation: str) -> str:
@@ -82,6 +110,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
         if (value := getattr(told, name, None)) is not None:
             found[name] = sum(value.values()) if isinstance(value, Mapping) else value
     key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
+    key = key or (told.object if isinstance(told, deployment.DriftFact) else None)
     if key is not None:
         found["object"] = str(key)
     return found
