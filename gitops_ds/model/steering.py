@@ -9,6 +9,24 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Record
 
 
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """The annotations of a state's ConfigMap that ask for something.
+
+    `requested` is the value of a request that is not answered yet; `held` are commits that are not to be applied, by their first
+    seven or more digits; `approved` is the hash of a plan.
+    """
+
+    requested: str = ""
+    suspended: bool = False
+    approved: str = ""
+    held: tuple[str, ...] = ()
+
+    def holds(self, commit: CommitId) -> bool:
+        """Whether the commit is not to be applied."""
+        return any(commit.startswith(held) for held in self.held)
+
+
 class HookResult(StrEnum):
     """What became of a request to the webhook; the label of its metric."""
 
@@ -20,7 +38,6 @@ class HookResult(StrEnum):
     TOO_LARGE = "too_large"
     TOO_SLOW = "too_slow"
     LIMITED = "limited"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +54,32 @@ class Push:
     """What a delivery tells one repository: look now. `commit` is a hint for how long to look, never for what to take."""
 
     commit: CommitId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitHeld(Record):
+    """The branch is at a commit that is not to be applied; the last good one stays."""
+
+    commit: CommitId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Record):
+    """Nothing is written for the repository; so many changes of the commit wait. Told when that changes."""
+
+    commit: CommitId | None
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Record):
+    """The repository is no longer suspended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled(Record):
+    """A request was answered: what it asked under, and how the pass ended."""
+
+    request: str
+    outcome: str

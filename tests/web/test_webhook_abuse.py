@@ -211,6 +211,7 @@ def test_a_crowd_is_turned_away_at_the_door_and_there_is_room_again_when_it_left
         reader, writer = await scene.connect()
         with suppress(ConnectionError):
             assert await reader.read() == b""
+        assert len(scene.door.open) == 40  # nobody inside was cut meanwhile
         writer.close()
         for _, one in crowd:
             one.close()
