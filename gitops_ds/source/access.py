@@ -55,20 +55,23 @@ def install(address: Address, credentials: Credentials, directory: Path) -> Acce
     login = credentials.login or address.login
     match address.scheme:
         case Scheme.HTTPS:
-            return _https(address, login, credentials.authorities, directory)
+            return _https(address, login, credentials, directory)
         case Scheme.SSH:
             return _ssh(address, login, directory)
         case Scheme.FILE:
             return Access({"HOME": str(directory)})
 
 
-def _https(address: Address, login: object, authorities: bytes, directory: Path) -> Access:
+def _https(address: Address, login: object, own: Credentials, directory: Path) -> Access:
     # An own HOME keeps ~/.netrc out.
     environment = {"HOME": str(directory), "GIT_ASKPASS": "/bin/false"}
     config: list[tuple[str, str]] = []
     secrets: tuple[str, ...] = ()
-    if authorities:
-        environment["GIT_SSL_CAINFO"] = str(_write(directory / "authorities.pem", authorities))
+    if own.authorities:
+        environment["GIT_SSL_CAINFO"] = str(_write(directory / "authorities.pem", own.authorities))
+    if own.proxy:
+        config.append(("http.proxy", own.proxy))
+        environment |= {"NO_PROXY": "", "no_proxy": ""}  # who sets a proxy for one repository means it
     match login:
         case Password(password, user):
             _check_line("password", password)

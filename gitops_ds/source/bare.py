@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,8 +35,12 @@ class Output:
 class Bare:
     """A bare repository in the cache directory that we made ourselves; only this user can read it."""
 
-    def __init__(self, address: Address, cache: Path, credentials: Credentials, limits: Limits) -> None:
+    def __init__(self, address: Address, cache: Path, limits: Limits) -> None:
+        """Knows nobody yet: `authorize` comes before the first `talk`."""
         self.address, self.limits = address, limits
+        self._credentials: Credentials | None = None
+        self._secrets: tuple[str, ...] = ()
+        self._network: Mapping[str, str] = {}
         try:
             # git runs elsewhere: a path of ours must mean the same there.
             cache = cache.resolve()
@@ -45,9 +50,7 @@ class Bare:
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         try:
             self.path = cache / f"{address.slug}.git"
-            self._access = access.install(address, credentials, Path(self._private.name))
             self._local = hardening.local(self.path)
-            self._network = hardening.network(self.path, address, self._access)
             self._repo = self._open()
         except OSError as error:
             self._private.cleanup()
@@ -75,6 +78,18 @@ class Bare:
         # GitPython took these two from the caller's environment.
         repo.git.update_environment(GIT_OBJECT_DIRECTORY=None, GIT_COMMON_DIR=None, **self._local)
         return repo
+
+    def authorize(self, credentials: Credentials) -> None:
+        """Comes to the server as these from now on; what was on the disk for others goes away. Raises UsageError."""
+        if credentials == self._credentials:
+            return
+        private = Path(self._private.name)
+        for old in private.iterdir():
+            shutil.rmtree(old)
+        # A directory of its own, so that a half-written one is never used.
+        found = access.install(self.address, credentials, Path(tempfile.mkdtemp(dir=private)))
+        self._network = hardening.network(self.path, self.address, found)
+        self._secrets, self._credentials = found.secrets, credentials
 
     @property
     def objects(self) -> git.Repo:
@@ -141,7 +156,7 @@ class Bare:
 
     def _failure(self, doing: str, words: str) -> errors.SourceError:
         said = failures.Failure(doing, self.address.display, words, str(self.path), self.limits.seconds)
-        return failures.translate(said, self._access.secrets)
+        return failures.translate(said, self._secrets)
 
     def close(self) -> None:
         """Ends git's helpers and takes the credentials off the disk. The repository stays for the next time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 
@@ -38,10 +39,17 @@ Login = Password | Bearer | SshKey | OwnSsh
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to log in (None: as nobody), and the PEM certificates of the only authorities to trust (empty: the system's)."""
+    """How to log in (None: as nobody), the only authorities to trust (PEM; empty: the system's), and the proxy for https.
+
+    Without a `proxy` the variables of the environment count.
+    """
 
     login: Login | None = None
     authorities: bytes = field(default=b"", repr=False)
+    proxy: str = ""
 
 
 NOBODY = Credentials()
+
+# As whom we come now. True: the server refused whom we came as, so what was remembered may be old.
+Who = Callable[[bool], Awaitable[Credentials]]

@@ -20,7 +20,7 @@ from gitops_ds.source import reading, remote, signatures, writing
 from gitops_ds.source.address import Address
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.bare import Bare
-from gitops_ds.source.credentials import NOBODY, Credentials
+from gitops_ds.source.credentials import NOBODY, Credentials, Who
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.reading import Movement
 from gitops_ds.source.revision import Branch, Revision
@@ -33,7 +33,8 @@ T = TypeVar("T")
 class Repository:
     """A repository at an address, with a bare copy of our own in the cache directory.
 
-    `allowed` is what may run on its files, for whoever expands them.
+    `credentials` are as whom we come, always or asked for each time that we come. `allowed` is what may run on its files, for
+    whoever expands them.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else. Use it as an async context
     manager, or call `close`: that takes the credentials off the disk.
@@ -43,26 +44,28 @@ class Repository:
         self,
         address: Address,
         cache: Path,
-        credentials: Credentials = NOBODY,
+        credentials: Credentials | Who = NOBODY,
         limits: Limits = DEFAULT,
         allowed: Allowed = PROGRAMS,
     ) -> None:
         self.address, self.allowed = address, allowed
-        self._arguments = (address, cache, credentials, limits)
+        self._arguments = (address, cache, limits)
+        self._who = _always(credentials) if isinstance(credentials, Credentials) else credentials
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
         self._bare: Bare | None = None
 
     async def tip(self, revision: Revision) -> CommitId:
         """The commit that a revision means at the server now; fetches nothing (an abbreviated commit id excepted)."""
-        return await self._run(remote.tip, revision)
+        return await self._talk(remote.tip, revision)
 
     async def default_branch(self) -> str:
         """The branch that the server's HEAD names."""
-        return await self._run(remote.default_branch)
+        return await self._talk(remote.default_branch)
 
     async def fetch(self, commit: CommitId) -> None:
         """Brings a commit with its history here; asks nobody when it is here already."""
-        await self._run(remote.fetch, commit)
+        if not await self._run(reading.has, commit):
+            await self._talk(remote.fetch, commit)
 
     async def snapshot(self, commit: CommitId, path: str = "") -> Snapshot:
         """The files of a fetched commit under a directory, names relative to it; see `tree` for what is refused."""
@@ -70,11 +73,11 @@ class Repository:
 
     async def verify(self, revision: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
         """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is signed by whom we trust."""
-        return await self._run(signatures.verify, revision, tip, since, trust)
+        return await self._talk(signatures.verify, revision, tip, since, trust)
 
     async def newest_verified(self, revision: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
         """The newest commit in the line of a fetched tip that is signed by whom we trust."""
-        return await self._run(signatures.newest, revision, tip, trust)
+        return await self._talk(signatures.newest, revision, tip, trust)
 
     async def info(self, commit: CommitId) -> CommitInfo:
         """What Git says of a fetched commit."""
@@ -114,7 +117,7 @@ class Repository:
 
     async def push(self, commit: CommitId, branch: str, expect: CommitId | None) -> None:
         """Moves the server's branch from `expect` (None: a new branch) to the commit; PushRejected when it is elsewhere."""
-        await self._run(remote.push, commit, branch, expect)
+        await self._talk(remote.push, commit, branch, expect)
 
     async def push_with_retry(self, build: Callable[[CommitId], Awaitable[CommitId]], branch: str, attempts: int = 5) -> CommitId:
         """Builds a commit on the branch's tip and pushes it; when someone pushed first, reads the tip and builds again.
@@ -149,6 +152,19 @@ class Repository:
         """Closes."""
         await self.close()
 
+    async def _talk(self, function: Callable[..., T], *arguments: object) -> T:
+        """Runs what asks the server, as whom we are now; once more where it refuses us, and there is somebody newer to come as."""
+        own = await self._who(False)
+        await self._run(Bare.authorize, own)
+        try:
+            return await self._run(function, *arguments)
+        except errors.SourceDenied:
+            newer = await self._who(True)
+            if newer == own:
+                raise
+        await self._run(Bare.authorize, newer)
+        return await self._run(function, *arguments)
+
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._in_worker, function, arguments)
 
@@ -159,3 +175,10 @@ class Repository:
             return function(self._bare, *arguments)
         except OSError as error:
             raise errors.SourceError(f"the cache of {self.address.display} can't be used: {error.strerror}") from None
+
+
+def _always(credentials: Credentials) -> Who:
+    async def who(refused: bool) -> Credentials:
+        return credentials
+
+    return who
