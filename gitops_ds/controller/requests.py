@@ -67,9 +67,9 @@ class Requests:
         """Whether something was written since the last look."""
         return self._stale
 
-    async def look(self) -> Steering:
-        """What is asked now; asks the cluster only when something changed. Raises ClusterError."""
-        if self._stale:
+    async def look(self, *, anew: bool = False) -> Steering:
+        """What is asked now; asks the cluster only when something changed, or to be sure (`anew`). Raises ClusterError."""
+        if self._stale or anew:
             self._stale = False
             try:
                 self._steering = parse(await self._cluster.get(CONFIG_MAP, self._namespace, self._name))

@@ -70,7 +70,9 @@ async def save(cluster: Cluster, namespace: str, id: str, state: State, *, chunk
         await cluster.apply(CONFIG_MAP, _config_map(namespace, name, piece, ()), manager=names.FIELD_MANAGER, force=True)
     body = _config_map(namespace, config_map_name(id), head, parts)
     if state.version:
-        written = await cluster.replace(CONFIG_MAP, {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}})
+        # A patch, for annotations of others stand there too: requests, and who knows what.
+        patch = {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}}
+        written = await cluster.patch(CONFIG_MAP, namespace, config_map_name(id), patch)
     else:
         written = await _create(cluster, namespace, body)
     for name in set(old) - parts.keys():
@@ -119,6 +121,7 @@ def _show(state: State) -> dict[str, Any]:
         },
         "drift": [[*_words(key), left.choice.value, left.since, left.words] for key, left in sorted(state.drift.items())],
         "approved": [list(_words(key)) for key in sorted(state.approved)],
+        "waiting": [list(_words(key)) for key in sorted(state.waiting)],
     }
 
 
@@ -144,5 +147,6 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         revisions=revisions,
         drift={Key(*words): Left(Drift(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
         approved=frozenset(Key(*words) for words in told.get("approved", ())),
+        waiting=frozenset(Key(*words) for words in told.get("waiting", ())),
         version=version,
     )

@@ -7,22 +7,29 @@ lost: it stays set, and the next pass begins at once. An unchanged commit on an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
 from gitops_ds.controller import deploy, live, state
 from gitops_ds.controller.caches import Caches
+from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.model.deployment import CommitRejected, NewCommit, PassFailed, State, Unchanged
-from gitops_ds.model.objects import CommitId
+from gitops_ds.controller.requests import Requests
+from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.deployment import CommitRejected, NewCommit, PassEnded, PassFailed, State, Unchanged, Withheld
+from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.steering import CommitHeld, Handled, Resumed, Steering, Suspended
 from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.source.reading import Movement
 
 LONGEST_RETRY = 300.0  # seconds
+VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
 
 
@@ -58,13 +65,15 @@ class Timing:
 class Choice:
     """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
 
-    One that is not `trusted` is looked at again in the next pass: a person may have added its signer.
+    One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
+    to be applied, where somebody said so.
     """
 
     tip: CommitId
     prepared: Prepared | None = None
     snapshot: Snapshot | None = None
     trusted: bool = True
+    held: str = ""
 
 
 class Loop:
@@ -72,8 +81,13 @@ class Loop:
 
     def __init__(self, source: Source, place: Place, asked: Asked, emit: Emit, timing: Timing) -> None:
         """Nothing runs until `run`."""
-        self._source, self._place, self._asked, self._emit, self._timing = source, place, asked, emit, timing
-        self._caches = Caches(place.cluster, place.owner, self._stirred, timing.chance)
+        self._source, self._asked, self._emit, self._timing = source, asked, emit, timing
+        self._place = replace(place, clock=timing.clock)
+        self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
+        self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
+        self._expected: tuple[CommitId, float] | None = None
+        self._outcome, self._spent = "", False
+        self._suspended: Suspended | None = None
         self._busy = False
         self._stir = 0
         self._wish = asyncio.Event()
@@ -86,6 +100,9 @@ class Loop:
         self._told: CommitId | None = None
         self._distrust = ""
         self._settled: tuple[CommitId, int] | None = None
+        self._due = math.inf
+        self._member: Member | None = None
+        self._withheld: frozenset[Refusal] = frozenset()
         self.first_pass = asyncio.Event()
 
     @property
@@ -97,12 +114,27 @@ class Loop:
         """Wants a pass, now or as soon as the one that goes on is over."""
         self._wish.set()
 
+    def expect(self, commit: CommitId | None) -> None:
+        """Wants a pass, and some more until the server shows the commit: it may tell of a push before it shows it."""
+        self._expected = (commit, asyncio.get_running_loop().time()) if commit else self._expected
+        self.ask()
+
+    def _requested(self, urgent: bool) -> None:
+        self.stirred()
+        if urgent:
+            self.ask()
+
     def stop(self) -> None:
         """Ends the loop after the pass that goes on."""
         self._stopping = True
         self._wish.set()
 
-    def _stirred(self) -> None:
+    def join(self, claims: Claims, rank: Rank) -> None:
+        """Beside other deployers, with which it never fights over an object."""
+        self._member = claims.join(self._place.owner, rank, self.stirred)
+
+    def stirred(self) -> None:
+        """Something changed that a plan looks at: wants a pass soon, so that several changes are looked at together."""
         self._stir += 1
         self._ask_in(SETTLE)
 
@@ -123,6 +155,7 @@ class Loop:
 
     async def run(self) -> None:
         """Passes, one after the other, until `stop`."""
+        watching = asyncio.create_task(self._requests.run())
         try:
             while True:
                 await self._wish.wait()
@@ -134,13 +167,22 @@ class Loop:
                 self._busy = False
                 self.first_pass.set()
         finally:
+            watching.cancel()
             self._caches.stop()
 
     async def _pass(self) -> None:
+        self._outcome, self._spent, steering = "", False, Steering()
         try:
-            left = await self._once()
+            if self._requests.changed:
+                self._state = None  # and so it is read again
+            steering = await self._requests.look()
+            left = await self._once(steering)
+            await self._answer(steering)
         except errors.GitopsError as error:
             self._failed(error)
+            with contextlib.suppress(errors.ClusterError):
+                self._outcome = f"failure: {error}"
+                await self._answer(steering)
         else:
             self._failures, self._complaint = 0, ""
             if left:
@@ -157,36 +199,114 @@ class Loop:
         self._complaint = str(error)
         self._state = None  # somebody may have written it, to agree to a rewind or as another process: it is read again
 
-    async def _once(self) -> bool:
+    async def _answer(self, steering: Steering) -> None:
+        """Tells whoever asked for the pass that it is over, and how it ended."""
+        if not self._outcome or not (steering.requested or self._spent):
+            return
+        await self._requests.answer(self._outcome, spent=self._spent)
+        self._state = None  # its version is another now
+        if steering.requested:
+            self._emit(Handled(self._timing.clock(), steering.requested, self._outcome))
+
+    def _look_again(self, tip: CommitId) -> None:
+        """Looks again for a pushed commit, later and later, while the server may not show it yet."""
+        if self._expected is None:
+            return
+        commit, since = self._expected
+        waited = asyncio.get_running_loop().time() - since
+        if tip == commit or waited >= VISIBLE_WITHIN:
+            self._expected = None
+        else:
+            self._ask_in(min(max(waited, 0.5), VISIBLE_WITHIN - waited + 0.1))
+
+    async def _once(self, steering: Steering) -> bool:
         """One pass; whether something was left that a later pass may do."""
-        tip = await self._source.tip()
         stir = self._stir
+        tip = await self._source.tip()
+        self._look_again(tip)
+        self._tell_resumed(steering)
         if self._choice is not None and not self._choice.trusted:
             self._choice = self._settled = None
-        if self._settled == (tip, stir):
+        if self._settled == (tip, stir) and self._timing.clock() < self._due:
             self._emit(Unchanged(self._timing.clock(), tip))
+            self._outcome = f"success: commit {tip[:12]} is unchanged"
             return False
-        known = self._state = self._state or await state.load(self._place.cluster, self._place.namespace, self._place.owner)
-        if self._choice is None or self._choice.tip != tip:
-            self._choice = await self._choose(tip, known)
+        known = self._state = self._state or await self._load()
+        held = _held(tip, known, steering)
+        if self._choice is None or self._choice.tip != tip or self._choice.held != held:
+            self._choice = await self._choose(tip, known, held)
         prepared, snapshot = self._choice.prepared, self._choice.snapshot
         if prepared is None or snapshot is None:
+            self._asks((), steering)
             self._settled = (tip, stir)
+            self._outcome = f"failure: commit {tip[:12]} is not applied, and there is no earlier good one"
             return False
         bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
         resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
         seen = await self._caches.live(resources)
-        draft = await deploy.draft_with(self._place, bundle, snapshot.commit, self._asked, known=known, seen=seen)
-        ended, self._state = await deploy.carry_out(self._place, draft, self._asked, self._emit, self._timing.clock)
+        asked = self._asks(bundle.manifests, steering)
+        draft = await deploy.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
+        self._tell_withheld(draft.plan.refusals)
+        if steering.suspended:
+            self._state = await deploy.compare(self._place, draft, self._emit, self._timing.clock)
+            self._tell_suspended(draft.plan)
+            self._settled = (tip, stir)
+            return False
+        if draft.plan.writes and await self._requests.look(anew=True) != steering:
+            self.ask()  # somebody asked for something meanwhile, maybe to write nothing
+            return False
+        ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
+        self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
+        self._outcome = _outcome(tip, ended)
+        self._due = deploy.due(self._state, asked, self._timing.clock())
         waiting = any(refusal.guard == "waits" for refusal in ended.refusals)
         if not waiting and not ended.writes:
             self._settled = (tip, stir)
         elif ended.writes:
-            self._stirred()  # what was written comes back through the watches; look once more when it has
+            self.stirred()  # what was written comes back through the watches; look once more when it has
         return waiting
 
-    async def _choose(self, tip: CommitId, known: State) -> Choice:
+    async def _load(self) -> State:
+        """The state; a new one is written at once, for it is where requests are put."""
+        place = self._place
+        known = await state.load(place.cluster, place.namespace, place.owner)
+        if known.version:
+            return known
+        return await state.save(place.cluster, place.namespace, place.owner, replace(known, repository=place.repository))
+
+    def _tell_suspended(self, made: Plan) -> None:
+        """Tells that nothing is written, and again when something else waits."""
+        self._outcome = f"suspended: {len(made.writes)} changes of commit {(made.commit or '')[:12]} wait"
+        told = Suspended(self._timing.clock(), made.commit, len(made.writes))
+        if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
+            self._emit(told)
+        self._suspended = told
+
+    def _tell_resumed(self, steering: Steering) -> None:
+        if self._suspended is not None and not steering.suspended:
+            self._emit(Resumed(self._timing.clock()))
+            self._suspended = None
+
+    def _asks(self, named: Iterable[Key], steering: Steering) -> Asked:
+        """What is asked of this pass, among the neighbours, who hear what is named."""
+        asked = replace(self._asked, approved=steering.approved or self._asked.approved)
+        if self._member is None:
+            return asked
+        self._member.name(named)
+        return replace(asked, neighbours=self._member.neighbours)
+
+    def _tell_withheld(self, refusals: Sequence[Refusal]) -> None:
+        """Tells each refusal once, as long as it stands; drift is told by who finds it."""
+        for refusal in refusals:
+            if refusal not in self._withheld and refusal.guard != "drift":
+                self._emit(Withheld(self._timing.clock(), refusal))
+        self._withheld = frozenset(refusals)
+
+    async def _choose(self, tip: CommitId, known: State, held: str) -> Choice:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
+        if held:
+            self._emit(CommitHeld(self._timing.clock(), tip, held))
+            return await self._last_good(Choice(tip, held=held), known)
         if not await self._trusts(tip, known):
             return await self._last_good(Choice(tip, trusted=False), known)
         snapshot = await self._source.snapshot(tip)
@@ -199,7 +319,7 @@ class Loop:
         return await self._last_good(Choice(tip), known)
 
     async def _last_good(self, choice: Choice, known: State) -> Choice:
-        if known.last_good is None:
+        if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
         good = await self._source.snapshot(known.last_good)
         prepared = self._source.prepare(good)
@@ -239,9 +359,25 @@ class Loop:
             return Movement.REWRITTEN
 
 
+def _held(tip: CommitId, known: State, steering: Steering) -> str:
+    """Why the commit is not to be applied; nothing where it may be."""
+    if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
+        return by_itself
+    return "somebody asked for that" if steering.holds(tip) else ""
+
+
+def _outcome(tip: CommitId, ended: PassEnded) -> str:
+    failed = deploy.refusals_that_fail(ended.refusals)
+    applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
+    if ended.commit != tip:
+        return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
+    if failed:
+        return f"failure: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+    kept = "; ".join(refusal.message for refusal in ended.refusals)
+    return f"success: {applied}" + (f"; {kept}" if kept else "")
+
+
 def _check_allowed(tip: CommitId, movement: Movement, known: State) -> None:
-    if held := next((held for held in known.held if held.commit == tip), None):
-        raise errors.Refused(f"commit {tip[:12]} is held ({held.reason}): the last good one stays")
     if movement is Movement.REWOUND:
         raise errors.HistoryRewound(
             f"the branch went back from {(known.last_attempted or '')[:12]} to {tip[:12]}, an older commit: nothing is applied "
