@@ -20,7 +20,8 @@ def kustomized(directory: Path) -> str:
 
 def templated(*options: str) -> str:
     """The objects of the chart as YAML documents."""
-    words = ("template", "gitops-ds", CHART, "--namespace", "gitops-ds", *options)
+    # helm as built here knows no version of Kubernetes by itself.
+    words = ("template", "gitops-ds", CHART, "--namespace", "gitops-ds", "--kube-version", "1.33.0", *options)
     return _output(renderers.programs() / "helm", *words)
 
 
