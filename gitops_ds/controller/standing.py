@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakSet
 
 from gitops_ds.controller import fleet
 from gitops_ds.controller.fleet import Agent
-from gitops_ds.core import health
+from gitops_ds.core import coverage, health, rollouts
 from gitops_ds.core.attribution import DEADLINE, Scope
+from gitops_ds.core.coverage import Lost
 from gitops_ds.core.health import Course
+from gitops_ds.core.rollouts import Rollout
 from gitops_ds.errors import ClusterError, Forbidden, Invalid
+from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
-from gitops_ds.model.objects import DAEMONSET, Key
-from gitops_ds.model.record import ActionFailed, Performed, Record
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.record import ActionFailed, Emit, Performed, Record
+from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
 SHARE = 0.1  # of a core, at most, goes into looking while everything moves
@@ -67,11 +72,21 @@ class Changes:
         return keys
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What is known of an agent that no object says."""
+
+    course: Course = field(default_factory=Course)
+    lost: Lost = field(default_factory=Lost)
+    rollout: Rollout | None = None
+    refused: str = ""
+
+
 class Standings:
     """All agents of one cluster as they stand now.
 
     `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after `deadline` seconds without progress
-    a rollout has failed. Nothing is looked at until `run` runs.
+    a rollout has failed. `emit` is told what becomes of agents. Nothing is looked at until `run` runs.
     """
 
     def __init__(
@@ -79,12 +94,12 @@ class Standings:
         controller: Watched,
         states: Callable[[], Mapping[str, State]],
         clock: Callable[[], float],
+        emit: Emit = lambda _: None,
         *,
         deadline: float = DEADLINE,
     ) -> None:
-        self._controller, self._states, self._clock, self._deadline = controller, states, clock, deadline
-        self._courses: dict[Key, Course] = {}
-        self._refused: dict[Key, str] = {}
+        self._controller, self._states, self._clock, self._emit, self._deadline = controller, states, clock, emit, deadline
+        self._memories: dict[Key, _Memory] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
         self._due: set[Key] = set(controller.keys)
@@ -122,10 +137,10 @@ class Standings:
                 ours = {agent.key for agent in self.agents() if fleet.owner(agent.seen) or not agent.seen.daemonset.uid}
                 self.wake(ours | self._applied())
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
-                self._refused[key] = str(error)
+                self._memory(key).refused = str(error)
                 self.wake({key})
             case Performed(daemonset=key, action=CreatePod()):
-                self._refused.pop(key, None)
+                self._memory(key).refused = ""
             case _:
                 pass
 
@@ -150,34 +165,71 @@ class Standings:
             for alarm in self._alarms.values():
                 alarm.cancel()
 
+    def losses(self, key: Key) -> tuple[Loss, ...]:
+        """The nodes that lost the agent though no commit says so, and did not get it back."""
+        memory = self._memories.get(key)
+        return tuple(memory.lost.losses.values()) if memory else ()
+
     def _look(self, key: Key) -> Set[Key]:
         """Looks at one; whether it changed, as a set."""
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
-        before, agent = self._agents.get(key), self._now(key)
+        before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
+        agent: Agent | None = None
+        if seen is not None:
+            agent = Agent(seen, self._judged(key, before, seen), states.get(fleet.owner(seen), State()))
+        elif (state := next((state for state in states.values() if key in state.inventory), None)) is not None:
+            agent = fleet.missing(key, state, self._clock())
         if agent is None:
-            for known in (self._agents, self._courses, self._refused):
-                known.pop(key, None)
+            self._agents.pop(key, None)
         else:
             self._agents[key] = agent
-            if agent.health.again is not None:
-                wait = max(agent.health.again - self._clock(), 0.0)
-                self._alarms[key] = asyncio.get_running_loop().call_later(wait, self.wake, {key})
+            self._tell_health(before, agent)
+        if seen is None:
+            self._memories.pop(key, None)
         return set() if _same(before, agent) else {key}
 
-    def _now(self, key: Key) -> Agent | None:
-        states = self._states()
-        seen = self._controller.observe(key)
-        if seen is not None:
-            return Agent(seen, self._judged(key, seen), states.get(fleet.owner(seen), State()))
-        state = next((state for state in states.values() if key in state.inventory), None)
-        return None if state is None else fleet.missing(key, state, self._clock())
-
-    def _judged(self, key: Key, seen: Observation) -> Health:
-        scope = Scope(self._deadline, self._refused.get(key, ""))
-        judged = health.follow(self._courses.get(key, Course()), seen, scope)
-        self._courses[key] = judged.course
+    def _judged(self, key: Key, before: Agent | None, seen: Observation) -> Health:
+        memory = self._memory(key)
+        judged = health.follow(memory.course, seen, Scope(self._deadline, memory.refused))
+        memory.course = judged.course
+        memory.rollout, told = rollouts.follow(memory.rollout, seen, judged.health)
+        for record in told:
+            self._emit(record)
+        again = [judged.health.again]
+        if fleet.owner(seen) and before is not None:
+            again.append(self._watch_coverage(memory, before, seen))
+        if times := [time for time in again if time is not None]:
+            wait = max(min(times) - seen.now, 0.0)
+            self._alarms[key] = asyncio.get_running_loop().call_later(wait, self.wake, {key})
         return judged.health
+
+    def _watch_coverage(self, memory: _Memory, before: Agent, seen: Observation) -> float | None:
+        """Tells losses that are complete; returns when to look for others to be so."""
+        memory.lost = coverage.look(memory.lost, before.seen, seen, memory.refused)
+        if (due := memory.lost.due) is None or due > seen.now:
+            return due
+        untold = memory.lost.untold
+        memory.lost = memory.lost.told_but(self._taken_over(seen))
+        if losses := tuple(loss for loss in untold if loss.node in memory.lost.losses):
+            of = len(coverage.covered(seen) | memory.lost.losses.keys())
+            self._emit(CoverageLost(seen.now, seen.daemonset.key, seen.daemonset.uid, losses, of))
+        return None
+
+    def _taken_over(self, seen: Observation) -> Set[str]:
+        """The nodes that other variants of the agent belong on."""
+        others = (agent.seen for agent in self.agents() if agent.key != seen.daemonset.key)
+        family = coverage.family(seen.daemonset)
+        return {node for other in others if coverage.family(other.daemonset) == family for node in coverage.covered(other)}
+
+    def _tell_health(self, before: Agent | None, agent: Agent) -> None:
+        was, daemonset = before.health.state if before else None, agent.seen.daemonset
+        if was is not agent.health.state:
+            commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
+            self._emit(HealthChanged(agent.seen.now, agent.key, daemonset.uid, was, agent.health, commit))
+
+    def _memory(self, key: Key) -> _Memory:
+        return self._memories.setdefault(key, _Memory())
 
     def _applied(self) -> set[Key]:
         return {key for state in self._states().values() for key in state.inventory if key.kind == DAEMONSET.kind}
