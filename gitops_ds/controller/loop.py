@@ -63,6 +63,8 @@ class Controller:
         self._news = asyncio.Event()
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._stopping = False
+        self._acting = True
+        self._turns: dict[asyncio.Task[None], float] = {}
         self.synced = asyncio.Event()
 
     def place_directly(self) -> None:
@@ -87,6 +89,22 @@ class Controller:
     def unready(self) -> str:
         """Why nothing can be said of DaemonSets yet; nothing when all was listed once."""
         return "" if self.synced.is_set() else "the first lists are not read"
+
+    def act(self) -> None:
+        """Takes turns, from now on, for every DaemonSet; so it is at the beginning."""
+        self._acting = True
+        self._wake(set(self.keys))
+
+    def rest(self) -> None:
+        """Takes no turn until `act`, and drops those that go on; what the watches tell is kept all the same."""
+        self._acting = False
+        for turn in self._turns:
+            turn.cancel()
+
+    @property
+    def standing_for(self) -> float:
+        """For how many seconds the oldest turn goes on."""
+        return asyncio.get_running_loop().time() - min(self._turns.values()) if self._turns else 0.0
 
     def stop(self) -> None:
         """Lets the turns that go on come to their end, begins no other, and makes `run` return."""
@@ -170,12 +188,15 @@ class Controller:
             while not self._stopping:
                 await room.acquire()
                 self._news.clear()
-                key = self._queue.take(loop.time())
+                key = self._queue.take(loop.time()) if self._acting else None
                 if key is not None:
-                    turns.create_task(self._turn(stage, key)).add_done_callback(lambda _: room.release())
+                    turn = turns.create_task(self._turn(stage, key))
+                    self._turns[turn] = loop.time()
+                    turn.add_done_callback(self._turns.pop)
+                    turn.add_done_callback(lambda _: room.release())
                     continue
                 room.release()
-                await self._wait_for_news(self._queue.next_due())
+                await self._wait_for_news(self._queue.next_due() if self._acting else None)
 
     async def _first_lists(self) -> None:
         while not self._cache.synced and not self._stopping:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gitops_ds.core import pod_bodies
-from gitops_ds.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound
+from gitops_ds.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.kinds import daemonsets, pods, revisions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType
@@ -103,6 +103,8 @@ class _Turn:
             await self._patch_status(counters)
         except NotFound:
             return []
+        except NotLeading as error:
+            return [error]
         except ClusterError as error:
             self.stage.emit(StatusFailed(self.stage.clock(), self.daemonset.key, error))
             return [error]
@@ -127,6 +129,8 @@ class _Turn:
         try:
             async with stage.requests:
                 named = await self._do(action)
+        except NotLeading as error:
+            return error
         except ClusterError as error:
             if _terminating_namespace(error):
                 return None

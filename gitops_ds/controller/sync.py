@@ -21,7 +21,7 @@ from gitops_ds.controller.requests import Requests
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import CommitRejected, NewCommit, PassEnded, PassFailed, State, Unchanged, Withheld
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.record import Emit
+from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.steering import CommitHeld, Handled, Resumed, Steering, Suspended
 from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
@@ -81,7 +81,9 @@ class Loop:
 
     def __init__(self, source: Source, place: Place, asked: Asked, emit: Emit, timing: Timing) -> None:
         """Nothing runs until `run`."""
-        self._source, self._asked, self._emit, self._timing = source, asked, emit, timing
+        self._source, self._asked, self._emit, self._timing = source, asked, self._say, timing
+        self._given, self._acting = emit, True
+        self._going: asyncio.Task[None] | None = None
         self._place = replace(place, clock=timing.clock)
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
@@ -103,7 +105,32 @@ class Loop:
         self._due = math.inf
         self._member: Member | None = None
         self._withheld: frozenset[Refusal] = frozenset()
+        self._moved = 0.0
         self.first_pass = asyncio.Event()
+
+    def _say(self, told: Record) -> None:
+        """Of a commit only the leader tells; that something fails is told by each."""
+        self._moved = asyncio.get_running_loop().time()
+        if self._acting or isinstance(told, PassFailed):
+            self._given(told)
+
+    @property
+    def standing_for(self) -> float:
+        """For how many seconds the pass that goes on has told nothing."""
+        return asyncio.get_running_loop().time() - self._moved if self._busy else 0.0
+
+    def act(self) -> None:
+        """Takes passes, from now on, and one at once; so it is at the beginning."""
+        self._acting = True
+        self._state = self._settled = self._told = None  # another may have written since
+        self._distrust = ""
+        self.ask()
+
+    def rest(self) -> None:
+        """Takes no pass until `act`, and drops the one that goes on; it only keeps what one needs at hand."""
+        self._acting = False
+        if self._going is not None:
+            self._going.cancel()
 
     @property
     def idle(self) -> bool:
@@ -162,13 +189,41 @@ class Loop:
                 self._begin()
                 if self._stopping:
                     return
-                self._busy = True
-                await self._pass()
+                self._busy, self._moved = True, asyncio.get_running_loop().time()
+                await (self._pass_while_acting() if self._acting else self._warm())
                 self._busy = False
                 self.first_pass.set()
         finally:
             watching.cancel()
             self._caches.stop()
+
+    async def _pass_while_acting(self) -> None:
+        self._going = going = asyncio.create_task(self._pass())
+        try:
+            await asyncio.wait((going,))
+            if not going.cancelled():
+                going.result()
+        finally:
+            going.cancel()
+
+    async def _warm(self) -> None:
+        """Reads what a pass reads. A choice is kept when the leader has met its commit, for it told of that."""
+        stir = self._stir
+        try:
+            tip = await self._source.tip()
+            if self._settled == (tip, stir):
+                return
+            known = await state.load(self._place.cluster, self._place.namespace, self._place.owner)
+            if self._choice is None or self._choice.tip != tip:
+                self._choice = await self._choose(tip, known, "")
+            if self._choice.prepared is not None:
+                bundle = await live.with_namespaces(self._place.cluster, self._choice.prepared.bundle)
+                await self._caches.live((await live.resources_of(self._place.cluster, bundle, known.inventory))[0])
+            if known.last_attempted != tip:
+                self._choice = None
+            self._settled, self._failures, self._complaint = (tip, stir), 0, ""
+        except errors.GitopsError as error:
+            self._failed(error)
 
     async def _pass(self) -> None:
         self._outcome, self._spent, steering = "", False, Steering()
@@ -178,6 +233,8 @@ class Loop:
             steering = await self._requests.look()
             left = await self._once(steering)
             await self._answer(steering)
+        except errors.NotLeading:
+            self._state = None
         except errors.GitopsError as error:
             self._failed(error)
             with contextlib.suppress(errors.ClusterError):

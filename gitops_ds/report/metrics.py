@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from gitops_ds.model import deployment, record
+from gitops_ds.model import deployment, leading, record
 from gitops_ds.model.change import Drift
 from gitops_ds.model.record import Record
 
@@ -25,6 +25,9 @@ class Metrics:
         self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
         self._compared = Counter("gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made)
         self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
+
+        self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
+        self._leader.set(1)  # a service alone
 
     def hear(self, told: Record) -> None:
         """Counts one record."""
@@ -55,6 +58,10 @@ class Metrics:
                 self._differed.labels(what.value).inc()
             case record.Compared(differences=differences):
                 self._compared.labels("differed" if differences else "agreed").inc()
+            case leading.StandsBy() | leading.LeaderLost():
+                self._leader.set(0)
+            case leading.LeaderElected():
+                self._leader.set(1)
             case _:
                 pass
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, record, trust
+from gitops_ds.model import deployment, leading, record, trust
 from gitops_ds.model.change import Drift
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
@@ -29,8 +29,27 @@ def line(told: Record) -> str | None:
             return f"the journal is written again, in a new file; {missing} turns are missing"
         case record.Differed(daemonset=daemonset, ours=ours, theirs=theirs):
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
+        case leading.Leading():
+            return _leading(told)
         case _:
             return _deployed(told)
+
+
+def _leading(told: leading.Leading) -> str | None:
+    lease = f"{told.namespace}/{told.lease}"
+    match told:
+        case leading.StandsBy(me=me):
+            return f"stands for election by lease {lease} as {me}"
+        case leading.LeaderElected():
+            return f"leads by lease {lease}"
+        case leading.LeaderLost(why=why):
+            return f"leads no more, and writes nothing: lease {lease}: {why}"
+        case leading.LeaderSeen(holder=holder):
+            return f"stands by: {holder} leads"
+        case leading.LeaseFailed(message=message):
+            return f"lease {lease}: {message}"
+        case _:
+            return None
 
 
 def _deployed(told: Record) -> str | None:
