@@ -17,7 +17,8 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.terms import Drift
-from gitops_ds.settings import repository
+from gitops_ds.settings import listening, repository
+from gitops_ds.settings.listening import PageSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.source import allowed
 from gitops_ds.source.allowed import PROGRAMS, Allowed
@@ -29,7 +30,7 @@ _NOT_YET_INSIDE = {
     "cluster": ("qps",),
     "apply": ("impersonate", "dryRun", "timeout", "guards.emptyRender", "guards.maxDeletes"),
     "controller": ("concurrency",),
-    "listen": ("webhook", "tls", "page", "metrics"),
+    "listen": ("webhook", "tls", "metrics"),
     "log": ("level",),
 }
 
@@ -66,6 +67,7 @@ class Service:
     powers: Powers = Powers.PACE
     direct: bool = False
     listen: str = ""
+    page: PageSettings = field(default_factory=PageSettings)
     journal: JournalSettings = JournalSettings()
     log_format: str = "text"
     allowed: Allowed = PROGRAMS
@@ -113,6 +115,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
         direct=(told.get("controller") or {}).get("scheduling") == "direct",
         listen=(told.get("listen") or {}).get("address") or "",
+        page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
         journal=_journal(told.get("journal") or {}),
         log_format=log.get("format") or "text",
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
