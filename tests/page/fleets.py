@@ -18,7 +18,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, B
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.web.page.view import Event
 
-NOW = 1_800_000_000.0
+NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
 OLD, NEW, OLDER = ("1f0c" + "a" * 36, "2e9d" + "b" * 36, "05b7" + "c" * 36)
 POOLS = ("general", "gpu", "ingress")
 
@@ -227,7 +227,7 @@ def story(count: int = 60) -> Show:
         Fleet("falco", "security", (( template("falco", "cr.example.com/falco:0.41"), OLD),), annotations={names.SUSPEND: "true"}),
     )  # fmt: skip
     found = tuple(sorted((agent(one, on) for one in fleets), key=lambda one: (one.key.namespace, one.key.name)))
-    wants = {Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets}
+    wants: dict[Key, Body] = {Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets}
     live = Key("apps", "DaemonSet", "node-agents", "node-exporter")
     wants[live] = wanted(
         Fleet("node-exporter", templates=((template("node-exporter", "quay.io/prometheus/node-exporter:v1.10.0"), OLDER),))

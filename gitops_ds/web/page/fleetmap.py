@@ -101,7 +101,7 @@ def zone_of(node: Node) -> str:
 
 
 def draw(agent: Agent, pools: Sequence[Pool]) -> FleetMap:
-    """The agent's map. Groups are sorted by pool and zone, nodes by name."""
+    """The agent's map. Groups are sorted by pool and zone, those where it is not meant to run last, nodes by name."""
     spread = decide.layout(agent.seen)
     by_hash = {revision.hash: revision for revision in agent.history}
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
@@ -121,7 +121,8 @@ def draw(agent: Agent, pools: Sequence[Pool]) -> FleetMap:
         cell = _cell(spot.node, state, pod, troubles.get(spot.node), (by_hash, letters, numbers))
         if node is not None or pod is not None:
             grouped.setdefault(place or ("", ""), []).append(cell)
-    groups = tuple(Group(pool, zone, tuple(cells)) for (pool, zone), cells in sorted(grouped.items()))
+    drawn = (Group(pool, zone, tuple(cells)) for (pool, zone), cells in sorted(grouped.items()))
+    groups = tuple(sorted(drawn, key=lambda group: not group.meant))
     all_cells = [cell for group in groups for cell in group.cells]
     states = Counter(cell.state for cell in all_cells)
     return FleetMap(groups, shades, states, reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
