@@ -14,9 +14,9 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.kinds import timestamps
 from gitops_ds.model.cluster import Cluster, PatchType
-from gitops_ds.model.objects import DAEMONSET, EVENT
+from gitops_ds.model.objects import EVENT
 from gitops_ds.model.record import Emit, Record
-from gitops_ds.report.events import About, Condenser, Entry, Reporter
+from gitops_ds.report.events import UPSTREAM, About, Condenser, Entry, Reporter
 
 WAITING_AT_MOST = 100
 COMPONENT = "gitops-ds"
@@ -84,7 +84,7 @@ class Events:
             "reason": told.reason,
             "message": told.message[:1024],  # the API server takes no more
             "type": "Warning" if told.warning else "Normal",
-            "source": {"component": CONTROLLER if about.kind == DAEMONSET.kind else COMPONENT},
+            "source": {"component": CONTROLLER if told.reason in UPSTREAM else COMPONENT},
             "firstTimestamp": timestamps.text(entry.first),
             "lastTimestamp": timestamps.text(entry.last),
             "count": entry.count,

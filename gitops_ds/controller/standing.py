@@ -99,6 +99,7 @@ class Standings:
         deadline: float = DEADLINE,
     ) -> None:
         self._controller, self._states, self._clock, self._emit, self._deadline = controller, states, clock, emit, deadline
+        self._since = clock() - 1.0  # the API server's times are whole seconds
         self._memories: dict[Key, _Memory] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
@@ -193,7 +194,7 @@ class Standings:
         memory = self._memory(key)
         judged = health.follow(memory.course, seen, Scope(self._deadline, memory.refused))
         memory.course = judged.course
-        memory.rollout, told = rollouts.follow(memory.rollout, seen, judged.health)
+        memory.rollout, told = rollouts.follow(memory.rollout, seen, judged.health, self._since)
         for record in told:
             self._emit(record)
         again = [judged.health.again]

@@ -6,7 +6,7 @@ commit did that came with another template. Losses that come together are told t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from gitops_ds.core import attribution
@@ -154,14 +154,3 @@ def _commit(seen: Observation) -> str:
 def _keys(placer: Placer) -> set[str]:
     asked = {requirement.key for term in placer.terms or () for requirement in term.labels}
     return asked | set(placer.node_selector)
-
-
-def words(losses: Sequence[Loss], of: int) -> str:
-    """`20 of 500 nodes lost their agent without a commit: pool gpu: 20 (label disk=ssd was removed)`."""
-    groups: dict[tuple[str, str], int] = {}
-    for loss in losses:
-        groups[loss.pool, loss.words] = groups.get((loss.pool, loss.words), 0) + 1
-    ordered = sorted(groups.items(), key=lambda group: (-group[1], group[0]))
-    said = [f"{f'pool {pool}' if pool else 'no pool'}: {count} ({why})" for (pool, why), count in ordered[:5]]
-    more = f"; {len(ordered) - 5} more groups" if len(ordered) > 5 else ""
-    return f"{len(losses)} of {of} nodes lost their agent without a commit: {'; '.join(said)}{more}"

@@ -4,51 +4,63 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gitops_ds.kinds import daemonsets, revisions
+from gitops_ds.kinds import daemonsets, revisions, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.decision import Health, HealthState, Observation
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Record
-from gitops_ds.model.standing import RolloutCompleted, RolloutFailed, RolloutStarted
+from gitops_ds.model.standing import CommitArrived, RolloutCompleted, RolloutFailed, RolloutStarted
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The last one of an agent: of which revision, since when, whether it goes on, and whether it was said to have failed."""
+    """The last one of an agent: of which commit and revision, since when, whether it goes on, and whether its failure was told."""
 
     uid: str
+    commit: CommitId
     revision: str
     began: float
     open: bool
     failed: bool = False
 
 
-def follow(before: Rollout | None, seen: Observation, health: Health) -> tuple[Rollout | None, tuple[Record, ...]]:
-    """The rollout after a look, and what to tell. The first look of all only learns what goes on: it may have been told before."""
+def follow(before: Rollout | None, seen: Observation, health: Health, since: float) -> tuple[Rollout | None, tuple[Record, ...]]:
+    """The rollout after a look, and what to tell.
+
+    The first look at a DaemonSet that is older than `since` only learns what goes on: it may have been told before.
+    """
     daemonset, current = seen.daemonset, current_revision(seen)
     if current is None:
         return before, ()
-    done = _is_done(health)
-    if before is None or before.uid != daemonset.uid:
-        return Rollout(daemonset.uid, current.hash, daemonsets.changed_at(daemonset) or seen.now, not done), ()
     commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
+    if before is None or before.uid != daemonset.uid:
+        if created_at(seen) < since:
+            began = daemonsets.changed_at(daemonset) or seen.now
+            return Rollout(daemonset.uid, commit, current.hash, began, not _is_done(health)), ()
+        before = Rollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
+    now, told = before, list[Record]()
+    if commit and commit != before.commit:
+        now = replace(now, commit=commit)
+        told.append(
+            CommitArrived(seen.now, daemonset.key, daemonset.uid, commit, daemonset.annotations.get(names.CHANGE_CAUSE, ""))
+        )
     whose = seen.now, daemonset.key, daemonset.uid, commit, current.number
-    told: list[Record] = []
-    now = before
-    if before.revision != current.hash and not done:
-        now = Rollout(daemonset.uid, current.hash, seen.now, open=True)
-        old = sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash)
-        told.append(RolloutStarted(*whose, old))
-    elif before.revision != current.hash:
-        now = replace(before, revision=current.hash, open=False)
-    if now.open and done:
+    if current.hash != before.revision:
+        now = replace(now, revision=current.hash, began=seen.now, open=True, failed=False)
+        told.append(RolloutStarted(*whose, sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash)))
+    if now.open and _is_done(health):
         now = replace(now, open=False)
         told.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
     elif now.open and health.state is HealthState.FAILED and not now.failed:
         now = replace(now, failed=True)
         told.append(RolloutFailed(*whose, health.message))
     return now, tuple(told)
+
+
+def created_at(seen: Observation) -> float:
+    """When the DaemonSet was made; 0 where it does not say."""
+    return timestamps.seconds(str((seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")) or 0.0
 
 
 def current_revision(seen: Observation) -> Revision | None:

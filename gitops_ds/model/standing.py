@@ -30,43 +30,51 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageLost(Record):
-    """These nodes lost the agent close together, of so many that had it; no commit says so."""
+class Standing(Record):
+    """About the agent that is this DaemonSet."""
 
     daemonset: Key
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageLost(Standing):
+    """These nodes lost the agent close together, of so many that had it; no commit says so."""
+
     losses: tuple[Loss, ...]
     of: int
 
 
 @dataclass(frozen=True, slots=True)
-class HealthChanged(Record):
+class HealthChanged(Standing):
     """An agent's health is another now; `before` is None at the first look. `commit` is the one on the object, or empty."""
 
-    daemonset: Key
-    uid: str
     before: HealthState | None
     health: Health
     commit: CommitId
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutStarted(Record):
-    """The wanted template is another one than `nodes` nodes run. `revision` is 0 where the controller has not made it yet."""
+class CommitArrived(Standing):
+    """The DaemonSet as it is now is of another commit than before; `subject` is that one's, where the object tells it."""
 
-    daemonset: Key
-    uid: str
+    commit: CommitId
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStarted(Standing):
+    """The wanted template is another one than `nodes` nodes run; of a new agent it is the first one."""
+
     commit: CommitId
     revision: int
     nodes: int
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutCompleted(Record):
+class RolloutCompleted(Standing):
     """Every node that can runs the wanted template; it took so many seconds."""
 
-    daemonset: Key
-    uid: str
     commit: CommitId
     revision: int
     nodes: int
@@ -74,11 +82,9 @@ class RolloutCompleted(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutFailed(Record):
+class RolloutFailed(Standing):
     """A rollout's health is Failed; told once for each rollout."""
 
-    daemonset: Key
-    uid: str
     commit: CommitId
     revision: int
     message: str

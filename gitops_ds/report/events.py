@@ -1,20 +1,24 @@
 """What the cluster's own event log is told of: a fold of records, with reasons that people know. Pure.
 
-The deployer speaks on its state's ConfigMap, the controller on the DaemonSet, with the reasons and messages of Kubernetes' own
-controller. A fact that comes again raises the count of its event; many alike are one; and who talks too much is cut short, so that
-a rollout over 5,000 nodes costs the API server a few dozen events (the rules of client-go's tools/record/events_cache.go).
+The deployer speaks on its state's ConfigMap. On the DaemonSet stand the controller, with the reasons and messages of Kubernetes'
+own one, and what becomes of commits there. A fact that comes again raises the count of its event; many alike are one; and who talks
+too much is cut short, so that a rollout over 5,000 nodes costs the API server a few dozen events (the rules of client-go's
+tools/record/events_cache.go).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import deployment, record, trust
-from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod
+from gitops_ds.model import deployment, record, standing, trust
+from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
 from gitops_ds.model.objects import DAEMONSET, Key, short
 from gitops_ds.model.record import Record
+from gitops_ds.model.standing import Loss
 
 ALIKE = 10  # different messages of one reason, before the next ones are told as one
 ALIKE_WITHIN = 600.0  # seconds
@@ -67,6 +71,9 @@ class Reporter:
             case record.ActionFailed(daemonset=key, action=action, error=error):
                 reason, doing = _FAILURES.get(type(action), ("FailedHistory", "writing the history"))
                 return (Told(self._about(key), reason, f"Error {doing}: {error}", warning=True),)
+            case standing.Standing(daemonset=key, uid=uid):
+                found = stands(heard, About(DAEMONSET.api_version, key.kind, key.namespace, key.name, uid))
+                return (found,) if found else ()
             case _:
                 found = deployed(heard, self.state) if self.state else None
                 return (found,) if found else ()
@@ -75,6 +82,13 @@ class Reporter:
         return About(DAEMONSET.api_version, key.kind, key.namespace, key.name, self._uids.get(key, ""))
 
 
+# Told as by Kubernetes' own controller, under its name.
+UPSTREAM = frozenset(
+    (
+        *("SelectingAll", "SuccessfulCreate", "SuccessfulDelete", "FailedCreate", "FailedDelete", "FailedHistory"),
+        *("FailedDaemonPod", "SucceededDaemonPod", "FailedPlacement"),
+    )
+)
 _FAILURES: dict[type, tuple[str, str]] = {CreatePod: ("FailedCreate", "creating"), DeletePod: ("FailedDelete", "deleting")}
 
 
@@ -91,6 +105,38 @@ def _found(action: DeletePod, about: About) -> Told:
 
 def _misfit(node: str, reason: str, about: About) -> Told:
     return Told(about, "FailedPlacement", f"failed to place pod on {node!r}: {reason}", warning=True)
+
+
+def stands(heard: standing.Standing, about: About) -> Told | None:
+    """The event of how an agent stands, on its DaemonSet: one a rollout and one a trouble, never one a pod."""
+    match heard:
+        case standing.CommitArrived(commit=commit, subject=subject):
+            return Told(about, "Applied", f"{short(commit)} {subject}".rstrip())
+        case standing.RolloutStarted(commit=commit, revision=revision, nodes=nodes):
+            return Told(about, "RolloutStarted", f"{short(commit)}: revision {revision}; {nodes} nodes run an earlier one")
+        case standing.RolloutCompleted(commit=commit, revision=revision, nodes=nodes, seconds=seconds):
+            message = f"{short(commit)}: revision {revision} runs on {nodes} nodes, after {seconds:.0f} s"
+            return Told(about, "RolloutCompleted", message)
+        case standing.RolloutFailed(commit=commit, revision=revision, message=message):
+            return Told(about, "RolloutFailed", f"{short(commit)}: revision {revision}: {message}", warning=True)
+        case standing.CoverageLost(losses=losses, of=of):
+            return Told(about, "CoverageLost", losses_in_words(losses, of), warning=True)
+        case standing.HealthChanged(before=before, health=health) if before is not None:
+            if health.state is HealthState.DEGRADED:
+                return Told(about, "Degraded", health.message, warning=True)
+            recovered = health.state is HealthState.HEALTHY and before in (HealthState.DEGRADED, HealthState.FAILED)
+            return Told(about, "Recovered", health.message) if recovered else None
+        case _:
+            return None
+
+
+def losses_in_words(losses: Sequence[Loss], of: int) -> str:
+    """`20 of 500 nodes lost their agent without a commit: pool gpu: 20 (label disk=ssd was removed)`."""
+    groups = Counter((loss.pool, loss.words) for loss in losses)
+    ordered = sorted(groups.items(), key=lambda group: (-group[1], group[0]))
+    said = [f"{f'pool {pool}' if pool else 'no pool'}: {count} ({why})" for (pool, why), count in ordered[:5]]
+    more = f"; {len(ordered) - 5} more groups" if len(ordered) > 5 else ""
+    return f"{len(losses)} of {of} nodes lost their agent without a commit: {'; '.join(said)}{more}"
 
 
 def deployed(heard: Record, state: About) -> Told | None:

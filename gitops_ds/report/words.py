@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, leading, record, trust
+from gitops_ds.model import deployment, leading, record, standing, trust
 from gitops_ds.model.change import Drift
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
+from gitops_ds.report import events
 
 
 def line(told: Record) -> str | None:
@@ -31,6 +32,9 @@ def line(told: Record) -> str | None:
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
+        case standing.Standing(daemonset=daemonset):
+            said = events.stands(told, events.About("", "", "", ""))
+            return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
         case _:
             return _deployed(told)
 

@@ -13,11 +13,11 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.cluster.simulated import NodeSpec, requests, virtual_time
 from gitops_ds.controller.standing import Standings
-from gitops_ds.core import coverage
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.model.standing import Cover, CoverageLost
+from gitops_ds.report import events
 from tests.simulated.stand import KEY, Stand, daemonset, play, stand
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -114,7 +114,7 @@ def test_a_loss_is_told_once_with_number_pool_and_cause(
             await asyncio.sleep(15)
             (told,) = found.told
             assert {loss.cause for loss in told.losses} == {cause}
-            assert words in coverage.words(told.losses, told.of)
+            assert words in events.losses_in_words(told.losses, told.of)
             assert len(found.standings.losses(KEY)) == len(told.losses)
             await asyncio.sleep(600)
             assert len(found.told) == 1
@@ -191,6 +191,6 @@ def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
             await asyncio.sleep(15)
             (told,) = found.told
             words = "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd became hdd)"
-            assert coverage.words(told.losses, told.of) == words
+            assert events.losses_in_words(told.losses, told.of) == words
 
     play(scene)
