@@ -68,11 +68,11 @@ def authors(live: Body, changes: Iterable[FieldChange]) -> tuple[Author, ...]:
     Nobody owns a field that was taken away: then whoever wrote the object last, status and its controllers apart.
     """
     paths = [change.path[:-1] if managed.is_order(change.path) else change.path for change in changes]
-    others = [one for one in managed.entries(live) if not managed.is_ours(one[0]) and not one[0].subresource]
-    by = [author for author, fields in others if any(managed.owns(fields, live, path) for path in paths)]
+    by = {author for path in paths for author in managed.owners(live, path) if not managed.is_ours(author)}
     if not by:
-        by = sorted((author for author, _ in others), key=lambda author: author.at)[-1:]
-    return tuple(sorted(by, key=lambda author: author.at, reverse=True))
+        others = (author for author, _ in managed.entries(live) if not managed.is_ours(author) and not author.subresource)
+        by = {*sorted(others, key=lambda author: author.at)[-1:]}
+    return tuple(sorted(by, key=lambda author: (author.at, author.manager), reverse=True))
 
 
 # What each of kubectl's field managers stands for.

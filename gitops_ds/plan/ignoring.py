@@ -1,4 +1,4 @@
-"""Fields that Git sets when an object is created, and leaves alone from then on.
+"""Fields that Git sets where they are missing, and leaves alone from then on.
 
 What another manager owns is taken out of what we apply, so that we own it no longer (it stays, for it is the other's). What only we
 own must stay in, or the API server would remove it: it is applied as it is live. So nothing that an ignored field says ever counts
@@ -49,7 +49,7 @@ def over(bundle: Bundle, live: Live, rules: Sequence[Rule]) -> Bundle:
         there = live.objects.get(key)
         mine = [rule for rule in rules if rule.matches(key)]
         mine += [Rule(pointers)] if (pointers := _own(manifest)) else []
-        if there is not None and mine and (body := _applied(manifest.body, there, mine)) is not manifest.body:
+        if there is not None and mine and (body := applied(manifest.body, there, mine)) is not manifest.body:
             changed[key] = replace(manifest, body=body)
     return replace(bundle, manifests={**bundle.manifests, **changed}) if changed else bundle
 
@@ -60,15 +60,16 @@ def _own(manifest: Manifest) -> tuple[str, ...]:
     return tuple(str(text).replace(",", " ").split())
 
 
-def _applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
+def applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
+    """A manifest's body as it is to be applied to the live object."""
     named = {(path, rule.managers) for rule in rules for path in _named(body, rule) if not _is_identity(path)}
     result, adopted = body, False
     for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):  # what is inside, and comes later, first
         there, way = _live(body, live, path)
-        others = {one.manager for one in managed.owners(live, live, way) if not managed.is_ours(one)}
-        if paths.at(result, path) is MISSING or not _is_there(live, way) or (managers and not others & {*managers}):
+        others = {one.manager for one in managed.owners(live, way) if not managed.is_ours(one)}
+        if paths.at(result, path) is MISSING or there is MISSING or (managers and not others & {*managers}):
             continue
-        if others or there is MISSING:
+        if others:
             result = _without(result, path)
         elif there != paths.at(result, path):
             result, adopted = _with(result, path, there), True
@@ -82,7 +83,8 @@ def _applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
 def _named(body: Body, rule: Rule) -> Iterator[Path]:
     if rule.paths:
         for pointer in rule.paths:
-            yield from resolve(body, pointer)
+            for path in resolve(body, pointer):
+                yield from _ways(paths.at(body, path), path)
     elif rule.managers:
         yield from _ways(body, ())
 
@@ -147,21 +149,15 @@ def _live(body: Any, live: Any, path: Path) -> tuple[Any, Path]:
     return live, tuple(way)
 
 
-def _is_there(live: Body, way: Path) -> bool:
-    """Whether what holds the field is in the live object: what is new comes with all that Git says of it."""
-    return paths.at(live, way[:-1]) is not MISSING
-
-
 def _without(body: Any, path: Path) -> Any:
-    """The body without what stands there, nor what is empty then."""
+    """The body without what stands there, nor the mappings that are empty then."""
     step, rest = path[0], path[1:]
+    below = _without(body[step], rest) if rest else None
     if isinstance(body, list):
-        if not rest:
-            return [item for index, item in enumerate(body) if index != step]
-        return [_without(item, rest) if index == step else item for index, item in enumerate(body)]
-    if not rest:
+        return [below if index == step else item for index, item in enumerate(body)]
+    if not below:
         return {key: value for key, value in body.items() if key != step}
-    return {**body, step: _without(body[step], rest)}
+    return {**body, step: below}
 
 
 def _with(body: Any, path: Path, value: Any) -> Any:

@@ -50,17 +50,16 @@ def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
 
 
 def may_force(manifest: Manifest, live: Body | None, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
-    """Whether a conflict may be won without asking: the fields were ours, and drift is to be corrected.
+    """Whether a conflict may be won without asking.
 
-    They were ours when the same manifest was applied before, or when people at a terminal hold them now. What only people's tools
-    hold of an object that we never applied is taken whatever is said of drift: that is no drift yet.
+    Drift is won where it is to be corrected. What a commit changes, or applies for the first time, wins over people at a terminal
+    whatever is said of drift, but not over a controller.
     """
     if terms.force_conflicts:
         return True
-    people = all(ownership.is_person(conflict.manager) for conflict in conflicts)
-    if drift.choice(manifest, live, terms) is not Drift.CORRECT:
-        return people and manifest.key not in terms.applied
-    return people or drift.is_drift(manifest, terms)
+    if drift.is_drift(manifest, terms):
+        return drift.choice(manifest, live, terms) is Drift.CORRECT
+    return all(ownership.is_person(conflict.manager) for conflict in conflicts)
 
 
 def plan(

@@ -28,17 +28,22 @@ def is_ours(author: Author) -> bool:
     return author.manager == names.FIELD_MANAGER and author.operation == "Apply" and not author.subresource
 
 
-def owners(live: Body, body: Body, path: Path) -> tuple[Author, ...]:
-    """Those who own what stands at the path, or something below it; `body` is what the path leads into."""
-    return tuple(author for author, fields in entries(live) if owns(fields, body, path))
+def owners(live: Body, path: Path) -> tuple[Author, ...]:
+    """Those who own what stands at the path of a live object, or something below it.
+
+    Where nobody owns just that, it is a part of something that is owned as a whole (the arguments of a container), by these.
+    """
+    depths = {author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))}
+    deepest = max(depths.values(), default=0)
+    return tuple(author for author, depth in depths.items() if depth == deepest)
 
 
-def owns(fields: Fields, body: Any, path: Path) -> bool:
-    """Whether a set of fields holds what stands at the path, something below it, or the whole that it is a part of."""
+def _depth(fields: Fields, body: Any, path: Path) -> int:
+    """How many steps of the path are owned: all of them, or those to what is owned as a whole; 0 for none."""
     at: Fields | None = fields
-    for step in path:
-        if not at:  # owned as a whole
-            return True
+    for depth, step in enumerate(path):
+        if not at:
+            return depth
         if isinstance(body, list):
             index = step if isinstance(step, int) else index_of(body, str(step))
             body = body[index] if index is not None and index < len(body) else None
@@ -47,8 +52,8 @@ def owns(fields: Fields, body: Any, path: Path) -> bool:
             body = body.get(step) if isinstance(body, Mapping) else None
             at = at.get(f"f:{step}")
         if at is None:
-            return False
-    return True
+            return 0
+    return len(path)
 
 
 def _of_member(fields: Fields, member: Any) -> Fields | None:

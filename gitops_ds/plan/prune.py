@@ -43,7 +43,7 @@ class Limit:
 
     def __str__(self) -> str:
         """As people write it."""
-        return f"{self.share:.0%}" if self.number is None else str(self.number)
+        return f"{self.share * 100:g}%" if self.number is None else str(self.number)
 
 
 @dataclass(frozen=True, slots=True)

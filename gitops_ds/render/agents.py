@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gitops_ds.model.change import Drift
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
 from gitops_ds.render import expectation, layout
@@ -15,13 +16,14 @@ from gitops_ds.render.drafts import Draft
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents; `held` names those that are not to be applied.
+    """What came of all agents; `held` names those that are not to be applied, `drift` what is done about drift of those that say so.
 
     `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
     drafts: tuple[Draft, ...]
     findings: tuple[Finding, ...]
     held: frozenset[str]
+    drift: Mapping[str, Drift]
     expected: Mapping[str, tuple[Terms, Terms]]
 
 
@@ -42,7 +44,8 @@ def render(around: Surroundings) -> All:
             expected[name] = counted
     findings += _unused_values(agents, around)
     held = frozenset(name for name, agent in agents.items() if _is_held(agent, around))
-    return All(tuple(drafts), tuple(findings), held, expected)
+    drift = {name: Drift(word) for name, agent in agents.items() if (word := agent.about.value.get("drift")) in set(Drift)}
+    return All(tuple(drafts), tuple(findings), held, drift, expected)
 
 
 def chosen(around: Surroundings) -> tuple[str, ...]:

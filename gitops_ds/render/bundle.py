@@ -50,6 +50,7 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
         skipped=tuple(gathered.skipped),
         owner_hint=found.settings.text("name"),
         held=rendered.held,
+        drift=rendered.drift,
         profile=found.settings.text("profile") or "default",
         custom=layout.custom(found.settings),
         expected=rendered.expected,

@@ -70,10 +70,11 @@ class World:
     namespace: str = ""
     state_namespace: str = STATE_NAMESPACE
     records: list[Record] = field(default_factory=list)
+    clock: Callable[[], float] = lambda: 0.0
 
     @property
     def place(self) -> deploy.Place:
-        return deploy.Place(self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git")
+        return deploy.Place(self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git", clock=self.clock)
 
     async def draft(self, files: Files, subject: str = "first", asked: deploy.Asked = NOBODY_WAITS) -> deploy.Draft:
         found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
@@ -86,7 +87,7 @@ class World:
 
     async def carry_out(self, draft: deploy.Draft, asked: deploy.Asked = NOBODY_WAITS) -> Pass:
         told: list[Record] = []
-        ended, after = await deploy.carry_out(self.place, draft, asked, told.append, lambda: 0.0)
+        ended, after = await deploy.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
         written = tuple(f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied))
         return Pass(draft.plan, ended.writes, ended.refusals, written, after)

@@ -1,0 +1,286 @@
+"""What people and controllers change in the cluster: who it was is named, and it is corrected, told or held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.controller import deploy
+from gitops_ds.model import deployment, names
+from gitops_ds.model.change import Author, Drift, FieldChange
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, Member
+from gitops_ds.plan import drift
+from tests.plan.world import World, config_map, daemonset, play
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+FILES = {"agent.yaml": daemonset(image="ours:1")}
+HOUR = 3600.0
+IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
+IMAGE_2 = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:2"}]}}}}
+LABEL = {"metadata": {"labels": {"team": "mine"}}}
+
+
+async def change(cluster: simulated.Cluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
+    await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+
+async def image(cluster: simulated.Cluster) -> str:
+    body = await cluster.get(DAEMONSET, "default", "agent")
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def facts(deployer: World) -> list[str]:
+    return [type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)]
+
+
+def asked(choice: Drift, **more: Any) -> deploy.Asked:
+    return deploy.Asked(drift=choice, patience=0, **more)
+
+
+def of(manager: str, operation: str = "Update") -> tuple[Author, ...]:
+    return (Author(manager, operation),)
+
+
+CONTAINER = ("spec", "template", "spec", "containers", Member("agent"))
+LOOKS = [
+    ("kubectl-set", "Update", "image", "kubectl set image"),
+    ("kubectl-set", "Update", "resources", "kubectl set resources"),
+    ("kubectl-set", "Update", "env", "kubectl set env"),
+    ("kubectl-edit", "Update", "image", "kubectl edit"),
+    ("kubectl-label", "Update", "image", "kubectl label"),
+    ("kubectl-annotate", "Update", "image", "kubectl annotate"),
+    ("kubectl-patch", "Update", "image", "kubectl patch"),
+    ("kubectl-client-side-apply", "Update", "image", "kubectl apply"),
+    ("kubectl", "Apply", "image", "kubectl apply --server-side"),
+    ("helm", "Update", "image", "Helm"),
+    ("argocd-controller", "Apply", "image", "Argo CD"),
+    ("kustomize-controller", "Apply", "image", "Flux"),
+    ("vpa-updater", "Update", "resources", "the controller vpa-updater"),
+]
+
+
+@pytest.mark.parametrize(("manager", "operation", "field", "words"), LOOKS)
+def test_what_was_done_is_read_from_the_field_manager(manager: str, operation: str, field: str, words: str) -> None:
+    changed = [FieldChange((*CONTAINER, field), "a", "b")]
+    assert drift.looks_like({}, changed, of(manager, operation), ()) == words
+
+
+def revision(number: int, image: str, created: str) -> Revision:
+    template = daemonset(image=image)["spec"]["template"]
+    return Revision(f"agent-{image}", number, "", template, {"metadata": {"creationTimestamp": created}})
+
+
+def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
+    changed = [FieldChange((*CONTAINER, "image"), "ours:1", "ours:2")]
+    known = (revision(2, "ours:2", "2026-01-02T00:00:00Z"), revision(3, "ours:1", "2026-01-01T00:00:00Z"))
+    undone, patched = daemonset(image="ours:1"), daemonset(image="new:1")
+    for manager in ("kubectl", "kubectl-rollout"):
+        assert drift.looks_like(undone, changed, of(manager), known) == "kubectl rollout undo"
+    assert drift.looks_like(patched, changed, of("kubectl"), known) == "kubectl patch"
+
+
+def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        assert facts(deployer) == []
+        await change(cluster)
+        done = await deployer.apply(FILES)
+        assert await image(cluster) == "ours:1"
+        assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
+        (told,) = [told for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        assert (told.object, told.drifted.looks_like, told.drifted.by[0].manager) == (AGENT, "kubectl set image", "kubectl-set")
+        assert "spec.template.spec.containers[agent].image" in told.words
+        assert done.state.drift == {}
+        await deployer.apply(FILES)
+        assert len(facts(deployer)) == 2
+
+    play(scene)
+
+
+@pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
+def test_what_is_left_is_told_once_and_remembered(choice: Drift) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        expected = ["DriftDetected"] if choice is Drift.REPORT else ["DriftDetected", "DriftHeld"]
+        await deployer.apply(FILES, asked=asked(choice))
+        await change(cluster)
+        for _ in range(3):
+            left = await deployer.apply(FILES, asked=asked(choice))
+            assert (left.guards, facts(deployer)) == (["drift"], expected)
+        known = await deployer.state()
+        assert known.drift[AGENT].choice is choice
+        assert "kubectl set image" in known.drift[AGENT].words
+
+        # Another change is told again; a commit that says what the cluster says ends it.
+        await change(cluster, "kubectl-edit", IMAGE_2)
+        await deployer.apply(FILES, asked=asked(choice))
+        assert facts(deployer) == expected * 2
+        done = await deployer.apply({"agent.yaml": daemonset(image="changed:2")}, asked=asked(choice))
+        assert (done.guards, done.state.drift) == ([], {})
+
+    play(scene)
+
+
+def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES, asked=asked(Drift.HOLD))
+        await change(cluster)
+        await deployer.apply(FILES, asked=asked(Drift.HOLD))
+        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(Drift.HOLD))
+        assert (done.writes, done.state.drift) == (1, {})
+        assert await image(cluster) == "ours:2"
+
+    play(scene)
+
+
+def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        terms = asked(Drift.HOLD, hold_for=2 * HOUR)
+        now = [0.0]
+        first = World(cluster.client(), clock=lambda: now[0])
+        await first.apply(FILES, asked=terms)
+        await change(cluster)
+        now[0] = 1 * HOUR
+        assert (await first.apply(FILES, asked=terms)).guards == ["drift"]
+        # A later change does not begin the time anew.
+        await change(cluster, patch=IMAGE_2)
+        second = World(cluster.client(), clock=lambda: now[0])
+        now[0] = 3 * HOUR - 1
+        assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
+        assert deploy.due(await second.state(), terms, now[0]) == 3 * HOUR
+        now[0] = 3 * HOUR
+        done = await second.apply(FILES, asked=terms)
+        assert (done.writes, done.guards, done.state.drift) == (1, [], {})
+        assert await image(cluster) == "ours:1"
+
+        await change(cluster)
+        assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
+
+    play(scene)
+
+
+def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        terms, now = asked(Drift.HOLD, hold_for=HOUR), [0.0]
+        client = cluster.client()
+        held = World(client, clock=lambda: now[0])
+        await held.apply(FILES, asked=terms)
+        await change(cluster)
+        await held.apply(FILES, asked=terms)
+        now[0] = HOUR
+        draft = await held.draft(FILES, asked=terms)
+        client.faults = lambda request: simulated.requests.failure(422) if request.verb == "apply" else None
+        assert (await held.carry_out(draft, terms)).guards == ["refused"]
+        client.faults = simulated.requests.none
+        assert (await held.apply(FILES, asked=terms)).writes == 1
+
+    play(scene)
+
+
+def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}})
+        assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
+        await change(cluster)
+        assert (await deployer.apply(FILES)).guards == ["drift"]
+        await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: None}}})
+        assert (await deployer.apply(FILES)).writes == 1
+
+    play(scene)
+
+
+def test_an_agent_says_it_in_its_own_file() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"agents/agent/agent.yaml": "drift: report\n", "agents/agent/daemonset.yaml": daemonset(image="ours:1")}
+        await deployer.apply(files)
+        await change(cluster)
+        assert (await deployer.apply(files)).guards == ["drift"]
+
+    play(scene)
+
+
+RESTART = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}}}}}
+NOBODYS = [("kubectl-rollout", RESTART), ("kubectl-label", LABEL), ("kubectl-patch", {"spec": {"minReadySeconds": 7}})]
+
+
+@pytest.mark.parametrize(("manager", "patch"), NOBODYS)
+@pytest.mark.parametrize("choice", list(Drift))
+def test_what_git_does_not_set_is_nobodys_business(manager: str, patch: Any, choice: Drift) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES, asked=asked(choice))
+        await change(cluster, manager, patch)
+        before = await cluster.get(DAEMONSET, "default", "agent")
+        done = await deployer.apply(FILES, asked=asked(choice))
+        assert (done.writes, done.refusals, facts(deployer)) == (0, (), [])
+        assert await cluster.get(DAEMONSET, "default", "agent") == before
+        # A commit goes on top of it.
+        await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(choice))
+        after = await cluster.get(DAEMONSET, "default", "agent")
+        assert leaf(patch, after) == leaf(patch, patch)
+        assert await image(cluster) == "ours:2"
+
+    play(scene)
+
+
+def leaf(shape: Any, value: Any) -> Any:
+    while isinstance(shape, dict):
+        (key,) = shape
+        shape, value = shape[key], value[key]
+    return value
+
+
+def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = daemonset(image="ours:1")
+        body["metadata"]["labels"] = {"team": "ours"}
+        await deployer.apply({"agent.yaml": body})
+        await change(cluster, "kubectl-label", {"metadata": {"labels": {"team": None}}})
+        done = await deployer.apply({"agent.yaml": body})
+        assert done.writes == 1
+        (told,) = [told for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        assert "metadata.labels.team" in told.words
+
+    play(scene)
+
+
+@pytest.mark.parametrize("choice", list(Drift))
+def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {**FILES, "c.yaml": config_map("c")}
+        await deployer.apply(files, asked=asked(choice))
+        await cluster.delete(CONFIG_MAP, "default", "c")
+        await deployer.apply(files, asked=asked(choice))
+        done = await deployer.apply(files, asked=asked(choice))
+        told = [told.words for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        assert told == ["deleted in the cluster"]
+        if choice is Drift.CORRECT:
+            assert await cluster.get(CONFIG_MAP, "default", "c")
+        else:
+            assert (done.writes, done.guards) == (0, ["drift"])
+            with pytest.raises(errors.NotFound):
+                await cluster.get(CONFIG_MAP, "default", "c")
+            known = await deployer.state()
+            await deployer.apply(files, asked=asked(choice))
+            assert replace(await deployer.state(), version="") == replace(known, version="")
+            # A commit that changes it makes it anew.
+            await deployer.apply({**FILES, "c.yaml": config_map("c", a="1")}, asked=asked(choice))
+            assert await cluster.get(CONFIG_MAP, "default", "c")
+
+    play(scene)
+
+
+@pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
+def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: Drift) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES, asked=asked(choice))
+        known = (await deployer.state()).revisions
+        await change(cluster)
+        assert (await deployer.apply(FILES, "second", asked=asked(choice))).state.revisions == known
+
+    play(scene)

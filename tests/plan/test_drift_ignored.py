@@ -1,0 +1,179 @@
+"""Fields that are left alone: taken out where another owns them, applied as they are where only we do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.cluster import simulated
+from gitops_ds.controller import deploy
+from gitops_ds.model import names
+from gitops_ds.model.change import Drift
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+from gitops_ds.plan import ignoring
+from gitops_ds.plan.ignoring import Rule
+from tests.plan.world import World, config_map, daemonset, play
+
+LIMITS = "/spec/template/spec/containers/agent/resources/limits"
+CPU = ("spec", "template", "spec", "containers", 0, "resources", "limits", "cpu")
+
+
+def agent(cpu: str = "100m", image: str = "ours:1", **annotations: str) -> dict[str, Any]:
+    container = {"name": "agent", "image": image, "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+    body = daemonset(containers=[container])
+    if annotations:
+        body["metadata"]["annotations"] = annotations
+    return body
+
+
+def cpu_patch(cpu: str) -> dict[str, Any]:
+    container = {"name": "agent", "resources": {"limits": {"cpu": cpu}}}
+    return {"spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+async def live(cluster: simulated.Cluster) -> Body:
+    return await cluster.get(DAEMONSET, "default", "agent")
+
+
+def at(body: Body, path: tuple[str | int, ...]) -> Any:
+    value: Any = body
+    for step in path:
+        value = value[step]
+    return value
+
+
+def asked(*rules: Rule, drift: Drift = Drift.CORRECT) -> deploy.Asked:
+    return deploy.Asked(patience=0, ignore=rules, drift=drift)
+
+
+MATCHING = [
+    Rule((f"{LIMITS}/cpu",)),
+    Rule((LIMITS,)),
+    Rule(("/spec/template/spec/containers/0/resources",)),
+    Rule(managers=("vpa",)),
+    Rule((LIMITS,), ("vpa",)),
+    Rule((LIMITS,), kind="Daemon*", namespace="def*", name="agent"),
+]
+
+
+@pytest.mark.parametrize("rule", MATCHING)
+def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(rule: Rule) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        assert at(await live(cluster), CPU) == "100m"
+        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        assert at(await live(cluster), CPU) == "300m"
+        assert (await deployer.apply({"a.yaml": agent()}, asked=asked(rule))).writes == 0
+        done = await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked(rule))
+        found = await live(cluster)
+        assert done.refusals == ()
+        assert (at(found, CPU), at(found, (*CPU[:5], "image"))) == ("300m", "ours:2")
+        assert at(found, (*CPU[:-1], "memory")) == "1Gi"
+
+    play(scene)
+
+
+OTHERS = [
+    Rule((f"{LIMITS}/memory",)),
+    Rule(managers=("hpa",)),
+    Rule((LIMITS,), ("hpa",)),
+    Rule((LIMITS,), kind="ConfigMap"),
+    Rule((LIMITS,), namespace="other"),
+    Rule(("/spec/template/spec/containers/nobody/resources",)),
+]
+
+
+@pytest.mark.parametrize("rule", OTHERS)
+def test_a_rule_for_something_else_changes_nothing(rule: Rule) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        assert at(await live(cluster), CPU) == "100m"
+
+    play(scene)
+
+
+def test_what_only_we_own_is_kept_as_it_is_live() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        rule = Rule((f"{LIMITS}/cpu",))
+        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        done = await deployer.apply({"a.yaml": agent(cpu="200m")}, asked=asked(rule))
+        assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
+        # Without the rule Git has its say again.
+        await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked())
+        assert at(await live(cluster), CPU) == "200m"
+
+    play(scene)
+
+
+def test_an_object_says_it_of_its_own_fields() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
+        await deployer.apply({"a.yaml": body}, asked=asked(drift=Drift.REPORT))
+        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        done = await deployer.apply({"a.yaml": body}, asked=asked(drift=Drift.REPORT))
+        assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
+
+    play(scene)
+
+
+def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
+    rule = Rule(("/spec/template/spec/containers/second/image",))
+    there = agent()
+    body = copy.deepcopy(there)
+    body["spec"]["template"]["spec"]["containers"].append({"name": "second", "image": "second:1"})
+    assert ignoring.applied(body, there, (rule,)) == body
+
+
+def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        rule, files = Rule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
+        await deployer.apply(files, asked=asked(rule))
+        container = {"name": "agent", "args": ["--three"]}
+        patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        await cluster.client("injector").patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+        assert (await deployer.apply(files, asked=asked(rule))).refusals == ()
+        assert at(await live(cluster), (*CPU[:5], "args")) == ["--three"]
+
+    play(scene)
+
+
+def args(*words: str) -> dict[str, Any]:
+    return daemonset(containers=[{"name": "agent", "image": "a", "args": list(words)}])
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "3"]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(VALUES, VALUES, VALUES, st.sets(KEYS, min_size=1), st.booleans())
+def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
+    first: dict[str, str], theirs: dict[str, str], second: dict[str, str], ignored: set[str], by_apply: bool
+) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        rule = Rule(tuple(f"/data/{key}" for key in sorted(ignored)))
+        await deployer.apply({"c.yaml": config_map("c", **first)}, asked=asked(rule))
+        other = cluster.client("other")
+        if by_apply:
+            await other.apply(CONFIG_MAP, config_map("c", **theirs), manager="other", force=True)
+        else:
+            await other.patch(CONFIG_MAP, "default", "c", {"data": theirs}, type=PatchType.MERGE)
+        before = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
+        again = deploy.Asked(patience=0, ignore=(rule,), force_conflicts=True)
+        await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
+        after = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
+        for key in ignored & before.keys() & second.keys():
+            assert after[key] == before[key]
+        for key in second.keys() - ignored:
+            assert after[key] == second[key]
+        assert (await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)).writes == 0
+
+    play(scene, nodes=0)
