@@ -27,6 +27,11 @@ class Steering:
         return any(commit.startswith(held) for held in self.held)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked(Record):
+    """A fact about what was asked from outside."""
+
+
 class HookResult(StrEnum):
     """What became of a request to the webhook; the label of its metric."""
 
@@ -41,7 +46,7 @@ class HookResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HookHeard(Record):
+class HookHeard(Asked):
     """A request came to the webhook. `forge` is empty where nobody proved to be one; `woken` are ids of states."""
 
     result: HookResult
@@ -57,7 +62,7 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitHeld(Record):
+class CommitHeld(Asked):
     """The branch is at a commit that is not to be applied; the last good one stays."""
 
     commit: CommitId
@@ -65,7 +70,7 @@ class CommitHeld(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspended(Record):
+class Suspended(Asked):
     """Nothing is written for the repository; so many changes of the commit wait. Told when that changes."""
 
     commit: CommitId | None
@@ -73,12 +78,12 @@ class Suspended(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(Record):
+class Resumed(Asked):
     """The repository is no longer suspended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handled(Record):
+class Handled(Asked):
     """A request was answered: what it asked under, and how the pass ended."""
 
     request: str

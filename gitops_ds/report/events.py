@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import deployment, record, standing, trust
+from gitops_ds.model import deployment, record, standing, steering, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
 from gitops_ds.model.objects import DAEMONSET, Key, short
 from gitops_ds.model.record import Record
@@ -166,6 +166,12 @@ def deployed(heard: Record, state: About) -> Told | None:
             about = About(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
             name = "" if key.is_daemonset else f"{key}: "
             return Told(about, type(heard).__name__, f"{name}{words}", warning=not isinstance(heard, deployment.DriftCorrected))
+        case steering.CommitHeld(commit=commit, reason=reason):
+            return Told(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
+        case steering.Suspended(commit=commit, changes=changes):
+            return Told(state, "Suspended", f"{changes} changes of {(commit or '')[:12]} wait")
+        case steering.Resumed():
+            return Told(state, "Resumed", "changes are written again")
         case deployment.PassFailed(message=message):
             return Told(state, "PassFailed", message, warning=True)
         case _:

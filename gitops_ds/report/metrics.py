@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from gitops_ds.model import deployment, leading, record
+from gitops_ds.model import deployment, leading, record, steering
 from gitops_ds.model.change import Drift
 from gitops_ds.model.record import Record
 
@@ -28,9 +28,11 @@ class Metrics:
 
         self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
         self._leader.set(1)  # a service alone
+        self._hooks = Counter("gitopsds_webhook_requests", "Requests to the webhook.", ["result"], registry=made)
 
     def hear(self, told: Record) -> None:
         """Counts one record."""
+        self._asked(told)
         match told:
             case deployment.PassEnded(at=at, commit=commit, refusals=refusals):
                 self._passes.labels("success").inc()
@@ -64,6 +66,10 @@ class Metrics:
                 self._leader.set(1)
             case _:
                 pass
+
+    def _asked(self, told: Record) -> None:
+        if isinstance(told, steering.HookHeard):
+            self._hooks.labels(told.result.value).inc()
 
     def text(self) -> bytes:
         """The exposition text. https://prometheus.io/docs/instrumenting/exposition_formats/"""

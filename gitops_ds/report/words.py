@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, leading, record, standing, trust
+from gitops_ds.model import deployment, leading, record, standing, steering, trust
 from gitops_ds.model.change import Drift
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
@@ -15,6 +15,8 @@ from gitops_ds.report import events
 
 def line(told: Record) -> str | None:
     """The record in words; None for what only programs want to know."""
+    if isinstance(told, steering.Asked):
+        return _steered(told)
     match told:
         case record.WatchFailed(resource=resource, error=error, retry_in=retry_in):
             return f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
@@ -52,6 +54,22 @@ def _leading(told: leading.Leading) -> str | None:
             return f"stands by: {holder} leads"
         case leading.LeaseFailed(message=message):
             return f"lease {lease}: {message}"
+        case _:
+            return None
+
+
+def _steered(told: steering.Asked) -> str | None:
+    match told:
+        case steering.HookHeard(result=steering.HookResult.ACCEPTED, forge=forge):
+            return f"a webhook ({forge}) told of a push: looking now"
+        case steering.CommitHeld(commit=commit, reason=reason):
+            return f"commit {commit[:12]} is held ({reason}): the last good one stays"
+        case steering.Suspended(commit=commit, changes=changes):
+            return f"suspended: {changes} changes of commit {(commit or '')[:12]} wait"
+        case steering.Resumed():
+            return "no longer suspended"
+        case steering.Handled(request=request, outcome=outcome):
+            return f"the pass that was requested at {request} is over: {outcome}"
         case _:
             return None
 

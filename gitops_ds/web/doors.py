@@ -23,12 +23,9 @@ class Door:
         self.connections, self.head_seconds = connections, head_seconds
         self.open: set[_Guarded] = set()
 
-    async def listen(self, runner: web.AppRunner, host: str | None, port: int) -> asyncio.Server:
-        """Answers there until it is closed. The application needs `middleware`. Raises OSError."""
-        inner = runner.server
-        assert inner is not None  # the caller set it up
-        make = cast("Callable[[], asyncio.Protocol]", inner)
-        return await asyncio.get_running_loop().create_server(lambda: _Guarded(make(), self), host, port, backlog=128)
+    def guarded(self, inner: asyncio.Protocol) -> asyncio.Protocol:
+        """A new connection."""
+        return _Guarded(inner, self)
 
     @property
     def middleware(self) -> typedefs.Middleware:
@@ -46,6 +43,33 @@ class Door:
                 guard.idle()
 
         return busy
+
+
+class Site(web.BaseSite):
+    """A site of a runner behind a door, whose `middleware` the application has; it ends with the runner."""
+
+    def __init__(self, runner: web.AppRunner, door: Door, host: str | None, port: int) -> None:
+        super().__init__(runner)
+        self._door, self._host, self._port = door, host, port
+
+    @property
+    def name(self) -> str:
+        """Its URL."""
+        return f"http://{self._host or '0.0.0.0'}:{self.port}"  # noqa: S104  only a name
+
+    @property
+    def port(self) -> int:
+        """The one that it got, where any was asked for."""
+        found = getattr(self._server, "sockets", None)  # uvloop's servers are no asyncio.Server
+        return int(found[0].getsockname()[1]) if found else self._port
+
+    async def start(self) -> None:
+        """Answers from now on. Raises OSError."""
+        await super().start()
+        make = cast("Callable[[], asyncio.Protocol]", self._runner.server)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: self._door.guarded(make()), self._host, self._port, backlog=128
+        )
 
 
 class _Guarded(asyncio.Protocol):

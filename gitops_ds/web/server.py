@@ -8,6 +8,7 @@ from aiohttp import web
 
 from gitops_ds.errors import UsageError
 from gitops_ds.report.metrics import Metrics
+from gitops_ds.web import doors
 
 Routes = Sequence[web.AbstractRouteDef]
 
@@ -17,13 +18,14 @@ async def serve(address: str, *routes: Iterable[web.AbstractRouteDef]) -> web.Ap
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"--listen {address}: write HOST:PORT or :PORT")
-    app = web.Application()
+    door = doors.Door()
+    app = web.Application(middlewares=[door.middleware])
     for some in routes:
         app.add_routes(some)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, lingering_time=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+        await doors.Site(runner, door, host.strip("[]") or None, int(port)).start()
     except OSError as error:
         await runner.cleanup()
         raise UsageError(f"--listen {address}: {error.strerror}") from None

@@ -80,11 +80,11 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     app.add_routes(hooks.routes())
     runner = web.AppRunner(app, access_log=None, lingering_time=0.2)
     await runner.setup()
-    server = await door.listen(runner, "127.0.0.1", 0)
+    site = doors.Site(runner, door, "127.0.0.1", 0)
+    await site.start()
     try:
-        yield Scene(server.sockets[0].getsockname()[1], door, hooks, heard, woken)
+        yield Scene(site.port, door, hooks, heard, woken)
     finally:
-        server.close()
         await runner.cleanup()
 
 
