@@ -7,6 +7,7 @@ the order of the scenes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import shutil
@@ -27,7 +28,7 @@ from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned
+from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned, State
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import Snapshot
@@ -52,17 +53,61 @@ class Stage:
     repository: Repository
     folder: Path
     loop: sync.Loop
+    controller: Controller
     heard: list[Record]
     say: Callable[[str], None]
     show: Callable[[Agent, float], None]
 
 
-async def play(count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]) -> None:
-    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it should."""
+async def play(count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None], *, page: bool = False) -> None:
+    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it should.
+
+    With `page` they are on the page as well, which stays until somebody interrupts.
+    """
     with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
-        async with _stage(Path(temporary), count, say, show_agent) as stage:
+        async with _stage(Path(temporary), count, say, show_agent) as stage, contextlib.AsyncExitStack() as stack:
+            link = await stack.enter_async_context(_paged(stage)) if page else ""
             for scene in (_every_node, _join_and_leave, _rollout, _broken_commit, _bad_image, _way_back):
                 await scene(stage)
+            if link:
+                say(f"\nThe page stays at {link} until you press Ctrl-C")
+                await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _paged(stage: Stage) -> AsyncIterator[str]:
+    """The page, at a port of this machine that is free; gives its link."""
+    from gitops_ds.app import showing
+    from gitops_ds.controller.standing import Standings
+    from gitops_ds.settings.listening import PageSettings
+    from gitops_ds.web import server
+
+    states: dict[str, State] = {}
+    standings = Standings(stage.controller, lambda: states, stage.cluster.server.now)
+    shown = showing.Shown(CLUSTER, standings, lambda: [showing.Followed(stage.loop.wanted, stage.repository)])
+
+    async def remember() -> None:
+        heard = 0
+        while True:
+            for told in stage.heard[heard:]:
+                if isinstance(told, PassEnded):
+                    states[stage.loop.owner] = await state.load(stage.cluster, "gitops-ds", stage.loop.owner)
+                standings.hear(told)
+                shown.hear(told)
+            heard = len(stage.heard)
+            await asyncio.sleep(1.0)
+
+    runner = await server.serve("127.0.0.1:0", showing.page(shown, PageSettings(access="open")))
+    link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    stage.say(f"the page: {link}")
+    tasks = [asyncio.create_task(one) for one in (remember(), standings.run())]
+    try:
+        async with shown.followed():
+            yield link
+    finally:
+        for task in tasks:
+            task.cancel()
+        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -85,7 +130,7 @@ async def _stage(
         heard: list[Record] = []
         loop = _loop(cluster, repository, heard)
         controller = Controller(cluster.client(), Powers.FULL, _quiet, clock=cluster.server.now, chance=random.Random(1).random)
-        stage = Stage(cluster, repository, work, loop, heard, say, show_agent)
+        stage = Stage(cluster, repository, work, loop, controller, heard, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(loop.run())

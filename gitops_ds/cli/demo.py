@@ -13,6 +13,7 @@ from gitops_ds.cli import options
 @click.command()
 @options.option("--nodes", type=click.IntRange(2, 50), default=5, show_default=True, help="Nodes of the embedded cluster.")
 @options.option("--speed", type=click.FloatRange(0.1, 1000), default=3.0, show_default=True, help="Cluster seconds in a real one.")
+@options.option("--page", is_flag=True, help="Show the cluster on the page as well; it stays until Ctrl-C.")
 @options.common
 def demo(**given: Any) -> int:
     """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a terminal, plain lines without one."""
@@ -23,7 +24,7 @@ def demo(**given: Any) -> int:
         if sys.stdout.isatty() and not given["quiet"]:
             _with_table(given)
         else:
-            virtual_time.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None), given["speed"])
+            virtual_time.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]), given["speed"])
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
     return 0
@@ -64,6 +65,7 @@ def _with_table(given: dict[str, Any]) -> None:
                 given["nodes"],
                 lambda line: live.console.print(line, highlight=False, markup=False),
                 lambda agent, now: live.update(picture(agent, now)),
+                page=given["page"],
             ),
             given["speed"],
         )

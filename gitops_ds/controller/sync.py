@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
@@ -18,6 +18,7 @@ from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests
+from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import CommitRejected, NewCommit, PassEnded, PassFailed, State, Unchanged, Withheld
 from gitops_ds.model.objects import CommitId, Key
@@ -131,6 +132,17 @@ class Loop:
         self._acting = False
         if self._going is not None:
             self._going.cancel()
+
+    @property
+    def owner(self) -> str:
+        """The id under which it owns objects."""
+        return self._place.owner
+
+    @property
+    def wanted(self) -> Mapping[Key, Manifest]:
+        """What the commit that is kept applied wants; nothing before the first pass."""
+        prepared = self._choice.prepared if self._choice else None
+        return prepared.bundle.manifests if prepared else {}
 
     @property
     def idle(self) -> bool:
