@@ -152,17 +152,6 @@ def networks(told: tuple[str, ...]) -> tuple[Network, ...]:
         raise UsageError(f"listen.page.trustedProxies: {error}") from None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether who listens there hears this machine only."""
-    name = host.strip("[]")
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _within(peer: str, trusted: tuple[Network, ...]) -> bool:
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
