@@ -6,7 +6,9 @@ Nothing is written: rights are asked for, not tried.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
@@ -129,7 +131,7 @@ def _git(version: tuple[int, ...] | None) -> Line:
 async def _repository(wanted: Wanted, service: Service | None) -> tuple[Line, Snapshot | None]:
     try:
         if service is not None and service.repositories and wanted.repository is None:
-            display, snapshot = await _followed(service)
+            display, snapshot = await _followed(service, wanted.connection)
         else:
             named = repositories.named(wanted.repository, wanted.path)
             display, snapshot = named.display, await repositories.snapshot(named, None, committed=named.where is not None)
@@ -141,12 +143,19 @@ async def _repository(wanted: Wanted, service: Service | None) -> tuple[Line, Sn
     return Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {len(snapshot.files)} files"), snapshot
 
 
-async def _followed(service: Service) -> tuple[str, Snapshot]:
+async def _followed(service: Service, connection: clusters.Connection) -> tuple[str, Snapshot]:
     """The repository of the settings, with their credentials, as the service would see it."""
     told = service.repositories[0]
     where = address.parse(told.url, allow_local=told.allow_local)
-    own = credentials.credentials_of(told, where, at_desk=False)
-    async with Repository(where, repositories.cache_directory(), own, allowed=service.allowed) as repository:
+    async with contextlib.AsyncExitStack() as stack:
+        secrets = None
+        if any("secretRef" in entry for entry in told.credentials):
+            cluster = await stack.enter_async_context(clusters.opened(connection))
+            secrets = credentials.Secrets(cluster, service.cluster.namespace, time.time)
+        own = credentials.Keyring(told, where, secrets)
+        repository = await stack.enter_async_context(
+            Repository(where, repositories.cache_directory(), own, allowed=service.allowed)
+        )
         return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
 
 

@@ -51,11 +51,12 @@ class Following:
     """
 
     def __init__(self, around: Around, settings: RepositorySettings) -> None:
-        """Raises SettingsError, also for a file of credentials that can't be read."""
+        """Raises UsageError for an address or a `match` that is none."""
         self._around, self._settings = around, settings
         self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
         self._wanted = revision_of(settings)
-        self._credentials = credentials.credentials_of(settings, self._where, around.at_desk)
+        secrets = credentials.Secrets(around.cluster, around.service.cluster.namespace, time.time)
+        self._keyring = credentials.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
         self._looked = False
         self.loop: sync.Loop | None = None
@@ -74,7 +75,7 @@ class Following:
 
     async def run(self) -> None:
         """Looks at Git until that is possible, and then runs the loop. Raises GitopsError where only a person can help."""
-        own = self._credentials
+        own = self._keyring
         limits = limits_of(self._settings)
         allowed = self._around.service.allowed
         async with Repository(self._where, repositories.cache_directory(), own, limits, allowed) as repository:

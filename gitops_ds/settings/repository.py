@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.trust import Mode
 from gitops_ds.settings import durations
+
+_PROXY = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +51,49 @@ class RepositorySettings:
     retry_interval: float = 15.0
     timeout: float = 60.0
     limits: Mapping[str, int] = field(default_factory=dict)
-    credentials: Mapping[str, str] = field(default_factory=dict)
+    credentials: tuple[Mapping[str, Any], ...] = ()
+    proxy: str = ""
     verify: VerifySettings = VerifySettings()
     author: AuthorSettings | None = None
+    schedule: str = ""
+    timezone: str = "UTC"
+    webhook_secret_file: str = ""
 
 
 def parse(told: Mapping[str, Any]) -> RepositorySettings:
     """The settings of a document that its schema found right."""
-    texts = {name: str(told[name]) for name in ("url", "branch", "tag", "semver", "commit", "ref", "path") if name in told}
+    texts = {
+        name: str(told[name])
+        for name in ("url", "branch", "tag", "semver", "commit", "ref", "path", "schedule", "timezone")
+        if name in told
+    }
     times = {"interval": "interval", "retryInterval": "retry_interval", "timeout": "timeout"}
     seconds_of = {ours: durations.seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
     found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
     found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
     found = replace(found, verify=_verify(told.get("verify") or {}, found), author=_author(told.get("author") or {}))
-    return replace(found, limits=told.get("limits") or {}, credentials=told.get("credentials") or {})
+    found = replace(found, webhook_secret_file=(told.get("webhook") or {}).get("secretFile") or "")
+    return replace(
+        found, limits=told.get("limits") or {}, credentials=_credentials(told), proxy=_proxy(told.get("proxy") or "", found)
+    )
+
+
+def _credentials(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """One for the repository itself, or a list, in which each says where it may go."""
+    found = told.get("credentials") or ()
+    if isinstance(found, Mapping):
+        return (found,)
+    if any("match" not in one for one in found):
+        raise SettingsError("repository.credentials: each of a list needs match: https://HOST/PATH or ssh://HOST/PATH")
+    return tuple(found)
+
+
+def _proxy(said: str, found: RepositorySettings) -> str:
+    if said and not _PROXY.fullmatch(said):
+        raise SettingsError("repository.proxy must be http://HOST:PORT or https://HOST:PORT, without a user or a password")
+    if said and not found.url.lower().startswith("https://"):
+        raise SettingsError("repository.proxy is for https:// only; ssh goes there by itself")
+    return said
 
 
 def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:

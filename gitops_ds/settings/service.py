@@ -26,7 +26,7 @@ from gitops_ds.source.allowed import PROGRAMS, Allowed
 # Known to the schema, without effect in this version.
 _NOT_YET = ("templates", "election", "notify")
 _NOT_YET_INSIDE = {
-    "repository": ("proxy", "author"),
+    "repository": ("author",),
     "cluster": ("qps",),
     "apply": ("impersonate", "dryRun", "timeout", "guards.emptyRender", "guards.maxDeletes"),
     "controller": ("concurrency",),
