@@ -14,7 +14,7 @@ from gitops_ds.controller.fleet import Agent, when
 from gitops_ds.kinds import defaults, revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, show_path
+from gitops_ds.model.objects import CommitId, show_path, template_of
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.plan import fields
 from gitops_ds.render import bundle as rendering
@@ -49,7 +49,7 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
 
 
 async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:
-    if repository is None or not commit:
+    if repository is None or not commit or template_of(commit):
         return None
     try:
         await repository.fetch(CommitId(commit))

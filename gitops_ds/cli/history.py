@@ -28,7 +28,7 @@ async def _history(given: dict[str, Any]) -> int:
     from gitops_ds.app import clusters, ledger
     from gitops_ds.controller import fleet
     from gitops_ds.model import names
-    from gitops_ds.model.objects import show_path
+    from gitops_ds.model.objects import short, show_path
     from gitops_ds.plan import fields, redact
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
@@ -54,7 +54,7 @@ async def _history(given: dict[str, Any]) -> int:
     rows = [
         [
             str(i["revision"]) + ("*" if i["current"] else ""),
-            i["commit"][:12],
+            short(i["commit"]),
             i["author"],
             i["committed"],
             i["changeCause"],

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from gitops_ds.controller import fleet as fleets
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.model import names
+from gitops_ds.model.objects import short
 
 HEAD = [
     "NAMESPACE",
@@ -49,7 +50,7 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
     rows = [
-        [e["node"], e["pod"], str(e["revision"] or ""), e["commit"][:12], e["state"], e["reason"], e["blame"], e["message"]]
+        [e["node"], e["pod"], str(e["revision"] or ""), short(e["commit"]), e["state"], e["reason"], e["blame"], e["message"]]
         for e in entries
     ]
     return text + "\n" + columns(head, rows)
@@ -60,7 +61,7 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
     numbers = [counts.desired, counts.current, counts.ready, counts.updated, counts.available]
     selector = (one.seen.daemonset.template.get("spec") or {}).get("nodeSelector") or {}
     row = [one.key.namespace, one.key.name, *map(str, numbers), ",".join(f"{k}={v}" for k, v in sorted(selector.items()))]
-    row += [fleets.age(one, now), one.seen.daemonset.annotations.get(names.COMMIT, "")[:12], "-", one.health.state.value]
+    row += [fleets.age(one, now), short(one.seen.daemonset.annotations.get(names.COMMIT)), "-", one.health.state.value]
     if wide:
         row += [str(one.current.number if one.current else ""), fleets.sync_of(one)[0], one.health.message]
     return row

@@ -6,7 +6,7 @@ it is not deleted in between. Kept in memory alone: after a start nobody deletes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -58,7 +58,7 @@ class Member:
 class Claims:
     """All deployers of a service; `numbers` says how many there will be of each rank."""
 
-    numbers: dict[Rank, int]
+    numbers: Mapping[Rank, int] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
 
     def join(self, owner: str, rank: Rank, stir: Callable[[], None]) -> Member:

@@ -20,7 +20,7 @@ from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, Observation
 from gitops_ds.model.deployment import State
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, short
+from gitops_ds.model.objects import CommitId, Key, short, template_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,17 @@ def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
         spaces = ", ".join(agent.key.namespace for agent in found)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
     return found[0]
+
+
+def check_in_git(agent: Agent) -> None:
+    """Raises Refused for an agent whose template is kept in the cluster: no commit leads back there."""
+    commit = agent.seen.daemonset.annotations.get(names.COMMIT, "")
+    if source := template_of(commit):
+        kind, namespace, name = source.split("/")
+        raise errors.Refused(
+            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: the way back is to change that object "
+            f"(kubectl -n {namespace} edit {kind} {name}); `gitops-ds history ds/{agent.key.name} --revision N` shows a template"
+        )
 
 
 def sync_of(agent: Agent) -> tuple[str, str]:
