@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from gitops_ds.cluster.fence import Fence
 from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
 
@@ -17,6 +18,21 @@ class Connection:
     kubeconfig: str | None = None
     context: str | None = None
     state_namespace: str = "gitops-ds"
+
+
+@asynccontextmanager
+async def fenced(connection: Connection, fence: Fence) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """The cluster behind a fence, and the same without one, with connections of its own: for the lease alone."""
+    from gitops_ds import __version__
+    from gitops_ds.cluster import access, http
+    from gitops_ds.cluster.fence import Fenced
+
+    found = access.access(connection.kubeconfig, connection.context)
+    async with (
+        http.HttpCluster(found, f"gitops-ds/{__version__}", guard=fence.check) as cluster,
+        http.HttpCluster(found, f"gitops-ds/{__version__} leader-election") as free,
+    ):
+        yield Fenced(cluster, fence), free
 
 
 @asynccontextmanager

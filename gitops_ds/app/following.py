@@ -8,20 +8,20 @@ import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-
 from gitops_ds import errors
-from gitops_ds.app import credentials, repositories
+from gitops_ds.app import credentials, parts, repositories, scheduling
 from gitops_ds.controller import events, state, sync
+from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
+from gitops_ds.controller.polling import Polling
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import PassFailed
+from gitops_ds.model.deployment import NewCommit, PassFailed
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
-from gitops_ds.model.record import Emit
+from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.steering import Push
 from gitops_ds.model.trust import Mode, Unverified, Verified
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -42,9 +42,10 @@ class Around:
     tell: Emit
     at_desk: bool
     owners: dict[str, str] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
 
 
-class Following:
+class Following(parts.Deployer):
     """One repository, followed as long as `run` runs; its `loop` begins when the first look has told under which id.
 
     A repository that can't be read is told, and looked at again; it holds up nobody else.
@@ -53,19 +54,51 @@ class Following:
     def __init__(self, around: Around, settings: RepositorySettings) -> None:
         """Raises UsageError for an address or a `match` that is none."""
         self._around, self._settings = around, settings
+        self._trigger = scheduling.trigger_of(settings)
+        self._polling = Polling(settings.interval, time.monotonic)
         self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
         self._wanted = revision_of(settings)
         secrets = credentials.Secrets(around.cluster, around.service.cluster.namespace, time.time)
         self._keyring = credentials.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
         self._looked = False
-        self.loop: sync.Loop | None = None
 
     @property
     def unready(self) -> str:
         """Why nothing of it was applied or seen yet; nothing after the first look, also one that failed."""
         over = self.loop.first_pass.is_set() if self.loop else self._looked
         return "" if over else f"the first pass of {self._where.display} is not over"
+
+    @property
+    def settings(self) -> RepositorySettings:
+        """Its own."""
+        return self._settings
+
+    @property
+    def id(self) -> str:
+        """The owner's id, and so the name of its state; empty before the first look."""
+        return self.loop.owner if self.loop else ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """What the repository may be called by whoever tells of it."""
+        return tuple(dict.fromkeys((self._where.display, repositories.identity(self._where))))
+
+    def wake(self, push: Push) -> None:
+        """Somebody pushed: looks now."""
+        self._polling.hooked()
+        if self.loop is not None:
+            self.loop.expect(push.commit)
+
+    def _tick(self) -> None:
+        # A crontab says when; an interval only how often at most.
+        if self.loop is not None and (self._settings.schedule or self._polling.due()):
+            self.loop.ask()
+
+    def _hear(self, told: Record) -> None:
+        if isinstance(told, NewCommit):
+            self._polling.found()
+        self._around.tell(told)
 
     def stop(self) -> None:
         """Ends `run` after the pass that goes on."""
@@ -82,10 +115,11 @@ class Following:
             first = await self._first_look(repository)
             if first is None:
                 return
-            async with self._made(repository, first) as self.loop:
-                schedule = _schedule(self._settings, self.loop)
+            async with self._made(repository, first) as loop:
+                self.loop = loop
+                schedule = scheduling.started(self._trigger, self._tick)
                 try:
-                    await self.loop.run()
+                    await loop.run()
                 finally:
                     schedule.shutdown(wait=False)
 
@@ -105,10 +139,11 @@ class Following:
             self._prepared,
             partial(self._verify, repository),
         )
-        async with events.beside(around.cluster, about, around.tell) as emit:
-            yield sync.Loop(
-                source, place, around.service.apply, emit, sync.Timing(settings.retry_interval, time.time, random.random)
-            )
+        async with events.beside(around.cluster, about, self._hear) as emit:
+            timing = sync.Timing(settings.retry_interval, time.time, random.random)
+            loop = sync.Loop(source, place, around.service.asked, emit, timing)
+            loop.join(around.claims, Rank.GIT)
+            yield loop
 
     async def _snapshot(self, repository: Repository, commit: CommitId) -> Snapshot:
         return await repositories.snapshot_of(repository, commit, self._settings.path)
@@ -154,20 +189,6 @@ class Following:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
         return None
-
-
-def _schedule(settings: RepositorySettings, deployer: sync.Loop) -> AsyncIOScheduler:
-    """The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one loses no tick."""
-    schedule = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
-    schedule.add_job(
-        _wish, "interval", [deployer], seconds=settings.interval, jitter=settings.jitter or None, next_run_time=datetime.now(UTC)
-    )
-    schedule.start()
-    return schedule
-
-
-async def _wish(deployer: sync.Loop) -> None:
-    deployer.ask()
 
 
 def limits_of(settings: RepositorySettings) -> Limits:

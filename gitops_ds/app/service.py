@@ -10,19 +10,27 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from gitops_ds.app import clusters
+from gitops_ds.app import clusters, leading
 from gitops_ds.app.clusters import Connection
+from gitops_ds.app.parts import Part
+from gitops_ds.cluster.fence import Fence
 from gitops_ds.controller import events, probe
+from gitops_ds.controller.lease import Election
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.settings.service import Service
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 Say = Callable[[str], None]
 GRACE = 4.0  # seconds that a pass or a turn has to come to its end
+GRACE_AMONG_REPLICAS = 1.0  # another goes on at once
+STUCK = 300.0  # seconds without any progress
 
 
 @dataclass(slots=True)
@@ -37,21 +45,25 @@ class Hearers:
             hear(told)
 
 
-class Part(Protocol):
-    """What runs as long as the service does: the controller, and what follows a repository."""
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What the kubelet asks. An event loop that hangs does not answer at all."""
 
-    @property
+    parts: Sequence[Part]
+    election: Election | None
+
     def unready(self) -> str:
-        """Why it is of no use yet; nothing when it is."""
-        ...
+        """Why nobody should be sent here yet; a replica that stands by is ready when everything is at hand."""
+        return "; ".join(part.unready for part in self.parts if part.unready)
 
-    async def run(self) -> None:
-        """Runs until `stop`."""
-        ...
-
-    def stop(self) -> None:
-        """Ends it soon, at a place where that costs nothing."""
-        ...
+    def stuck(self) -> str:
+        """Why a new start is needed."""
+        stands = max((part.standing_for for part in self.parts), default=0.0)
+        if stands > STUCK:
+            return f"a pass or a turn stands still for {stands:.0f} s"
+        if self.election is not None and self.election.idle_for > STUCK:
+            return f"the lease was not looked at for {self.election.idle_for:.0f} s"
+        return ""
 
 
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
@@ -59,23 +71,33 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
     """
-    stopping, hearers = _asked_to_stop(), Hearers([emit])
+    stopping, hearers, fence = _asked_to_stop(), Hearers([emit]), Fence(leading.steady)
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
         if service.journal.path:
             journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
             stack.callback(journal.close)
             hearers.hearing.append(journal.hear)
-        cluster = await stack.enter_async_context(clusters.opened(connection))
+        cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence))
         version = await cluster.version()
         parts: list[Part] = list(_followings(service, cluster, hearers.tell, at_desk))
-        if service.powers is Powers.FULL:
-            await stack.enter_async_context(probe.only_one(cluster, service.cluster.namespace, time.time))
         hear = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
         parts.append(_controller(service, cluster, hear))
+        election = leading.election(service, free, fence, hear)
         if service.listen:
-            stack.push_async_callback(await _listening(service.listen, hearers, parts))
-        await _until(stopping, parts, lambda: say(_ready(service, version)))
+            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election)))
+        if service.powers is Powers.FULL and election is None:
+            stack.push_async_callback(probe.remove, cluster, service.cluster.namespace)
+        duty = leading.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
+        await _until(stopping, parts, (duty, election), lambda: say(_ready(service, version)))
+
+
+async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> None:
+    """What must be sure when it is our turn. Raises Refused when another DaemonSet controller is at work."""
+    if not alone:
+        await asyncio.sleep(leading.SETTLE)
+    if service.powers is Powers.FULL:
+        await probe.only_one(cluster, service.cluster.namespace, time.time)
 
 
 def _asked_to_stop() -> asyncio.Event:
@@ -87,13 +109,21 @@ def _asked_to_stop() -> asyncio.Event:
 
 
 def _followings(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> Iterable[Part]:
-    if not service.repositories:
-        return ()
+    """The deployers: one for each repository, and one for the templates in the cluster."""
+    if not service.repositories and service.templates is None:
+        return
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone has no use for.
-    from gitops_ds.app import following
+    from gitops_ds.app import following, templating
+    from gitops_ds.controller.claims import Claims, Rank
 
-    around = following.Around(service, cluster, tell, at_desk)
-    return [following.Following(around, settings) for settings in service.repositories]
+    claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
+    around = following.Around(service, cluster, tell, at_desk, claims=claims)
+    if service.templates is not None:
+        part = templating.Templating(service, service.templates, cluster, claims, tell)
+        around.owners[part.owner] = "templates in the cluster"
+        yield part
+    for settings in service.repositories:
+        yield following.Following(around, settings)
 
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
@@ -104,32 +134,54 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     return controller
 
 
-async def _listening(address: str, hearers: Hearers, parts: Sequence[Part]) -> Callable[[], Awaitable[None]]:
+async def _listening(service: Service, hearers: Hearers, probes: Probes) -> Callable[[], Awaitable[None]]:
     """Serves the web face; returns what ends it."""
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.report import metrics
     from gitops_ds.web import server
 
-    def unready() -> str:
-        return "; ".join(part.unready for part in parts if part.unready)
-
     counters = metrics.Metrics()
     hearers.hearing.append(counters.hear)
-    runner = await server.serve(address, server.probes(lambda: "", unready), server.exposition(counters))
+    faces = [server.probes(probes.stuck, probes.unready), server.exposition(counters), _hooks(service, hearers.tell, probes.parts)]
+    runner = await server.serve(service.listen, *faces)
     return runner.cleanup
 
 
-async def _until(stopping: asyncio.Event, parts: Sequence[Part], begun: Callable[[], None]) -> None:
-    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there."""
+def _hooks(service: Service, tell: Emit, parts: Sequence[Part]) -> Sequence[web.AbstractRouteDef]:
+    if not service.repositories:
+        return ()
+    from gitops_ds.app import following, hooking
+
+    return hooking.routes(service, [part for part in parts if isinstance(part, following.Following)], tell)
+
+
+async def _until(
+    stopping: asyncio.Event, parts: Sequence[Part], leads: tuple[leading.Duty, Election | None], begun: Callable[[], None]
+) -> None:
+    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there.
+
+    The lease is given back when all is over.
+    """
+    duty, election = leads
     async with asyncio.TaskGroup() as group:
+        for part in parts:
+            part.rest()
         tasks = [group.create_task(part.run()) for part in parts]
+        if election is None:
+            duty.turn(True, group)
+        else:
+            group.create_task(election.run(lambda ours: duty.turn(ours, group)))
         begun()
         await stopping.wait()
         for part in parts:
             part.stop()
-        _, late = await asyncio.wait(tasks, timeout=GRACE)
+        _, late = await asyncio.wait(tasks, timeout=GRACE if election is None else GRACE_AMONG_REPLICAS)
         for task in late:
             task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        duty.turn(False, group)
+        if election is not None:
+            election.stop()
 
 
 def _ready(service: Service, version: str) -> str:

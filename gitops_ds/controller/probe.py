@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from gitops_ds.core import rivals
 from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
@@ -25,9 +25,8 @@ def refusal(manager: str) -> Refused:
     )
 
 
-@contextlib.asynccontextmanager
-async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> AsyncIterator[None]:
-    """Holds the probe in the cluster while ours works; a probe that was left behind by a crash answers at once.
+async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
+    """Returns when nobody has taken the probe up; one that was left behind by another replica, or a crash, answers at once.
 
     `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and ClusterError.
     """
@@ -43,13 +42,14 @@ async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float])
         if probe.get("status", {}).get("observedGeneration"):
             raise refusal(", ".join(sorted(who for who, _ in rivals.counting(probe))))
         if asyncio.get_running_loop().time() >= deadline:
-            break
+            return
         await asyncio.sleep(LOOK_EVERY)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ClusterError):
-            await cluster.delete(DAEMONSET, namespace, rivals.PROBE, uid=probe["metadata"]["uid"])
+
+
+async def remove(cluster: Cluster, namespace: str) -> None:
+    """Takes the probe away, when no other replica of ours may rely on it."""
+    with contextlib.suppress(ClusterError):
+        await cluster.delete(DAEMONSET, namespace, rivals.PROBE)
 
 
 async def _made(cluster: Cluster, namespace: str) -> Body:

@@ -12,25 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from gitops_ds.controller.deploy import Asked
+from gitops_ds.controller.held_templates import Chosen
 from gitops_ds.controller.loop import Powers
 from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
-from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.terms import Drift
-from gitops_ds.settings import listening, repository
+from gitops_ds.settings import applying, election, listening, repository, templates, webhook
+from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.listening import PageSettings
 from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.webhook import WebhookSettings
 from gitops_ds.source import allowed
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 
 # Known to the schema, without effect in this version.
-_NOT_YET = ("templates", "election", "notify")
+_NOT_YET = ("notify",)
 _NOT_YET_INSIDE = {
     "repository": ("author",),
     "cluster": ("qps",),
-    "apply": ("impersonate", "dryRun", "timeout", "guards.emptyRender", "guards.maxDeletes"),
+    "apply": ("dryRun", "timeout"),
     "controller": ("concurrency",),
-    "listen": ("webhook", "tls", "metrics"),
+    "listen": ("tls", "metrics"),
     "log": ("level",),
 }
 
@@ -68,9 +69,17 @@ class Service:
     direct: bool = False
     listen: str = ""
     page: PageSettings = field(default_factory=PageSettings)
+    webhook: WebhookSettings = field(default_factory=WebhookSettings)
     journal: JournalSettings = JournalSettings()
     log_format: str = "text"
     allowed: Allowed = PROGRAMS
+    templates: Chosen | None = None
+    election: ElectionSettings = field(default_factory=ElectionSettings)
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked of every pass: `apply`, with what the service itself lives from out of reach."""
+        return replace(self.apply, allowed=replace(self.apply.allowed, home=self.cluster.namespace))
 
 
 def read(file: str) -> Service:
@@ -111,14 +120,17 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         cluster=ClusterSettings(
             cluster.get("name") or "", cluster.get("kubeconfig"), cluster.get("context"), cluster.get("namespace") or "gitops-ds"
         ),
-        apply=_apply(told.get("apply") or {}),
+        apply=applying.parse(told.get("apply") or {}),
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
         direct=(told.get("controller") or {}).get("scheduling") == "direct",
         listen=(told.get("listen") or {}).get("address") or "",
         page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
+        webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
         journal=_journal(told.get("journal") or {}),
         log_format=log.get("format") or "text",
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
+        templates=templates.parse(told["templates"] or {}) if "templates" in told else None,
+        election=election.parse(told.get("election") or {}),
     )
 
 
@@ -144,17 +156,6 @@ def _is_said(group: Any, name: str) -> bool:
             return False
         group = group[step]
     return True
-
-
-def _apply(told: Mapping[str, Any]) -> Asked:
-    guards = told.get("guards") or {}
-    most = guards.get("maxNodesLost")
-    found = Guards(bool(told.get("prune")))
-    if isinstance(most, str):
-        found = replace(found, share=float(most.removesuffix("%")) / 100)
-    elif most is not None:
-        found = replace(found, nodes=int(most))
-    return Asked(found, bool(told.get("adopt")), drift=Drift(told.get("drift") or Drift.CORRECT), patience=0.0)
 
 
 def _journal(told: Mapping[str, Any]) -> JournalSettings:

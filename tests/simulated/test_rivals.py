@@ -40,11 +40,12 @@ def refused(group: BaseExceptionGroup[Exception]) -> bool:
 def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
     async def scene() -> None:
         async with stand.stand(1) as there:
-            async with probe.only_one(there.cluster, "gitops-ds", virtual_time.clock()):
-                assert rivals.is_probe(await there.people.get(DAEMONSET, "gitops-ds", rivals.PROBE))
-                there.begin()
-                await asyncio.sleep(20)
-                assert "observedGeneration" not in (await there.people.get(DAEMONSET, "gitops-ds", rivals.PROBE))["status"]
+            await probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
+            assert rivals.is_probe(await there.people.get(DAEMONSET, "gitops-ds", rivals.PROBE))
+            there.begin()
+            await asyncio.sleep(20)
+            assert "observedGeneration" not in (await there.people.get(DAEMONSET, "gitops-ds", rivals.PROBE))["status"]
+            await probe.remove(there.cluster, "gitops-ds")
             with pytest.raises(NotFound):
                 await there.people.get(DAEMONSET, "gitops-ds", rivals.PROBE)
 
@@ -65,8 +66,7 @@ def test_a_probe_that_somebody_takes_up_refuses_the_start() -> None:
             other = asyncio.create_task(taking_it_up())
             for _ in range(2):  # also when the taken probe of the first start is still there
                 with pytest.raises(Refused, match="kube-controller-manager writes the status"):
-                    async with probe.only_one(there.cluster, "gitops-ds", virtual_time.clock()):
-                        raise AssertionError("it began")
+                    await probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
             other.cancel()
 
     stand.play(scene)
@@ -80,8 +80,8 @@ def test_after_a_crash_the_old_probe_answers_at_once() -> None:
             await asyncio.sleep(60)
             loop = asyncio.get_running_loop()
             before = loop.time()
-            async with probe.only_one(there.cluster, "gitops-ds", virtual_time.clock()):
-                assert loop.time() - before < 1
+            await probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
+            assert loop.time() - before < 1
 
     stand.play(scene)
 
