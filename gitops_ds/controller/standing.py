@@ -28,6 +28,7 @@ from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
 SHARE = 0.1  # of a core, at most, goes into looking while everything moves
+NOTHING = State()
 AT_A_TIME = 0.02  # seconds of looking before others have their turn
 
 
@@ -178,7 +179,7 @@ class Standings:
         before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
         agent: Agent | None = None
         if seen is not None:
-            agent = Agent(seen, self._judged(key, before, seen), states.get(fleet.owner(seen), State()))
+            agent = Agent(seen, self._judged(key, before, seen), states.get(fleet.owner(seen), NOTHING))
         elif (state := next((state for state in states.values() if key in state.inventory), None)) is not None:
             agent = fleet.missing(key, state, self._clock())
         if agent is None:
@@ -251,9 +252,10 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
     """Whether nobody would see a difference: the moment of the look doesn't count."""
     if one is None or other is None:
         return one is other
-    return one.health == other.health and one.state is other.state and _marks(one) == _marks(other)
+    return one.health == other.health and _marks(one) == _marks(other)
 
 
 def _marks(agent: Agent) -> object:
-    seen = agent.seen
-    return seen.daemonset.uid, seen.daemonset.version, seen.pods, seen.revisions
+    seen, known = agent.seen, agent.state
+    remembered = known.last_good, known.last_attempted, known.revisions.get(agent.key), known.drift.get(agent.key)
+    return seen.daemonset.uid, seen.daemonset.version, seen.pods, seen.revisions, remembered
