@@ -82,7 +82,7 @@ def plan(
     content_named = prune.content_named(leaving, live)
     orphans = {key: nodes for key, nodes in leaving.items() if key not in content_named}
     hash = _hash(bundle, terms, sorted([*orphans, *collected]))
-    guarded = prune.refusals(orphans, live, terms, (hash, not bundle.manifests))
+    guarded = prune.refusals(orphans, live, terms, (hash, not (bundle.manifests or bundle.kept)))
     refused += guarded
     spared = {refusal.key for refusal in guarded}
     doomed = [] if None in spared else [key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])]

@@ -93,6 +93,8 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         assert refused.returncode != 0
         assert f"comes from configmap {space}/plain, not from Git" in refused.stderr
 
+        put(control_plane, tmp_path, space, "other", daemonset("other", "example.com/other:1", space))
+        runs("other", "example.com/other:1")
         bad = json.dumps(daemonset("plain", "example.com/plain:3", space), indent=2).replace('"containers"', '"containerz"')
         put(control_plane, tmp_path, space, "plain", bad)
         until(
