@@ -5,6 +5,7 @@
     │   └── SettingsError          wrong settings file
     ├── Refused (1)                a guard said no; nothing was changed
     ├── TimedOut (1)               a wait came to its end
+    ├── RolloutFailed (1)          what was waited for can't come: the template fails
     ├── SourceError (3)            Git
     │   ├── SourceUnreachable      retry
     │   ├── SourceDenied           credentials, unknown host key
@@ -62,6 +63,12 @@ class Refused(GitopsError):
 
 class TimedOut(GitopsError):
     """What was waited for did not happen in time."""
+
+    exit_code = 1
+
+
+class RolloutFailed(GitopsError):
+    """What was waited for can't come any more without another commit."""
 
     exit_code = 1
 

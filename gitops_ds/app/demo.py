@@ -21,6 +21,7 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.app import ledger, repositories, reverting
+from gitops_ds.app.proposing import Proposal
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import Behaviour, Fault, NodeSpec, Trouble
 from gitops_ds.controller import fleet, state, sync
@@ -326,7 +327,7 @@ async def _way_back(stage: Stage) -> None:
     agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
     good = agent.history[-2]
     named = repositories.Named(stage.repository.address, "", None)
-    asked = reverting.Asked(good.number, None, "main", "", AUTHOR, CLUSTER, push=True)
+    asked = reverting.Asked(good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR))
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await reverting.roll_back_in(stage.repository, named, agent, asked)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from gitops_ds.source import address, desk, expand, revision, worktree
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
 from gitops_ds.source.programs import Means
+from gitops_ds.source.reading import Movement
 from gitops_ds.source.repository import Repository
 
 
@@ -139,3 +140,20 @@ async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapsho
 async def _expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
     which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
     return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
+
+
+def includes(repository: Named, commit: str) -> Callable[[CommitId], Awaitable[bool]] | None:
+    """Whether a later commit has `commit` before it; None where no Git is at hand, False for what Git can't tell."""
+    if repository.where is None:
+        return None
+
+    async def told(later: CommitId) -> bool:
+        try:
+            async with opened(repository) as found:
+                await found.fetch(later)
+                earlier = await found.tip(revision.parse(commit))
+                return await found.movement(earlier, later) is Movement.FORWARD
+        except errors.SourceError:
+            return False
+
+    return told

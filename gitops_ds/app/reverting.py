@@ -2,72 +2,56 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 
-from gitops_ds import errors
-from gitops_ds.app import ledger, repositories
+from gitops_ds.app import ledger, proposing, repositories
+from gitops_ds.app.proposing import Proposal, Proposed
 from gitops_ds.app.rewriting import Wanted
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import CommitId
-from gitops_ds.source import person, revision
+from gitops_ds.source import revision
 from gitops_ds.source.repository import Repository
-from gitops_ds.source.writing import Signature, Why
+from gitops_ds.source.writing import Why
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where to go back to (one of the two), and how."""
+    """Where to go back to (one of the two), why, and how."""
 
     to_revision: int | None
     to_commit: str | None
-    branch: str | None
-    reason: str
-    author: str | None
+    reason: str = ""
     cluster: str = ""
-    push: bool = False
+    proposal: Proposal = field(default_factory=Proposal)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The commit, the branch that it is for, and its patch."""
+    """The way back, and its commit."""
 
     way: ledger.WayBack
-    branch: str
-    patch: str
+    proposed: Proposed
 
 
 async def roll_back(named: repositories.Named, agent: Agent, asked: Asked) -> Done:
-    """Builds the commit on the branch's tip; pushes it where asked, again when someone pushed first."""
-    async with repositories.opened(named) as repository:
-        if asked.push and named.directory is not None and asked.branch in (None, here := await repository.default_branch()):
-            raise errors.UsageError(
-                f"{here} is checked out in {named.display}, and git does not push there: name the server, "
-                "-C $(git remote get-url origin), or another --branch"
-            )
+    """Builds the commit on the branch's tip; pushes it where asked."""
+    async with proposing.opened(named, asked.proposal) as repository:
         return await roll_back_in(repository, named, agent, asked)
 
 
 async def roll_back_in(repository: Repository, named: repositories.Named, agent: Agent, asked: Asked) -> Done:
     """As `roll_back`, in a repository that is open."""
-    branch = asked.branch or await repository.default_branch()
     wanted = await _wanted(repository, agent, asked)
-    why = Why(asked.reason or _reason(agent, asked), _signature(named, asked.author))
+    why = Why(asked.reason or _reason(agent, asked), proposing.signature(named, asked.proposal.author))
     ways: list[ledger.WayBack] = []
 
     async def build(tip: CommitId) -> CommitId:
         ways.append(await ledger.way_back(repository, named.path, tip, wanted, why))
         return ways[-1].commit
 
-    if asked.push:
-        await repository.push_with_retry(build, branch)
-    else:
-        tip = await repository.tip(revision.Branch(branch))
-        await repository.fetch(tip)
-        await build(tip)
-    return Done(ways[-1], branch, await repository.show(ways[-1].commit))
+    proposed = await proposing.propose(repository, asked.proposal, build)
+    return Done(ways[-1], proposed)
 
 
 async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> Wanted:
@@ -84,16 +68,3 @@ def _reason(agent: Agent, asked: Asked) -> str:
     where = f"revision {asked.to_revision}" if asked.to_revision is not None else f"commit {asked.to_commit}"
     text = f"Back to {where} of {agent.key}."
     return text if agent.health.state is HealthState.HEALTHY else f"{text}\n\n{agent.health.state}: {agent.health.message}"
-
-
-_AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
-
-
-def _signature(named: repositories.Named, author: str | None) -> Signature:
-    now = datetime.now(UTC).replace(microsecond=0)
-    if author is None:
-        return Signature(*person.name_and_mail(named.directory), now)
-    matched = _AUTHOR.fullmatch(author)
-    if not matched:
-        raise errors.UsageError(f"--author {author!r}: write it as 'Name <mail@example.com>'")
-    return Signature(matched[1], matched[2], now)

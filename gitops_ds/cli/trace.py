@@ -1,0 +1,68 @@
+"""`gitops-ds trace`: who wrote what runs there."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options, table
+
+
+@click.command()
+@click.argument("what")
+@options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
+@options.option("--path", default="", help="The directory inside the repository.")
+@options.namespace
+@options.connection
+@options.output("text", "json", "yaml")
+@options.common
+def trace(**given: Any) -> int:
+    """From pod/NAME, node/NAME, ds/NAME or commit/SHA: pod, node, revision, commit, author, file and line."""
+    return options.run(_trace(given))
+
+
+async def _trace(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, tracing
+    from gitops_ds.controller import fleet
+
+    kind, name = tracing.asked(given["what"])
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with clusters.opened(connection) as cluster:
+        agents = await fleet.look(cluster, connection.state_namespace, time.time())
+    items = await _items(tracing.found(agents, kind, name, given["namespace"]), given)
+    if given["output"] != "text":
+        document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
+        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        return 0
+    head = ["NODE", "AGENT", "POD", "STATE", "REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "FILE"]
+    click.echo(table.columns(head, [_row(item) for item in items]), nl=False)
+    return 0
+
+
+def _row(item: dict[str, Any]) -> list[str]:
+    from gitops_ds.model.objects import short
+
+    agent, revision = f"{item['agent']['namespace']}/{item['agent']['name']}", str(item["revision"] or "")
+    file = f"{item['file']}:{item['line']}" if item["line"] else item["file"]
+    state = item["reason"] or item["state"]
+    return [
+        *(item["node"], agent, item["pod"], state, revision),
+        *(short(item["commit"]), item["author"], item["committed"], item["changeCause"], file),
+    ]
+
+
+async def _items(entries: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
+    from gitops_ds import errors
+    from gitops_ds.app import repositories, tracing
+
+    named = repositories.named(given["directory"], given["path"])
+    if named.where is None:
+        return await tracing.traced(entries, tracing.Git())
+    try:
+        async with repositories.opened(named) as repository:
+            return await tracing.traced(entries, tracing.Git(repository, named.path))
+    except errors.SourceError as error:
+        options.say(f"authors are not shown: {error}")
+        return await tracing.traced(entries, tracing.Git())

@@ -1,0 +1,49 @@
+"""`gitops-ds wait`: until a DaemonSet is rolled out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@click.argument("name")
+@options.option("--commit", metavar="SHA", default="", help="The commit that it shall run, or a later one.")
+@options.option("--timeout", default="10m", show_default=True, help="How long at most: 90s, 10m.")
+@options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
+@options.namespace
+@options.connection
+@options.output("text", "json")
+@options.common
+def wait(**given: Any) -> int:
+    """0 when every eligible node runs ds/NAME and it is available there; 1 when it failed, or time is up."""
+    return options.run(_wait(given))
+
+
+async def _wait(given: dict[str, Any]) -> int:
+    import re
+
+    from gitops_ds.app import attending, clusters, repositories
+    from gitops_ds.controller import fleet
+    from gitops_ds.settings import durations
+
+    commit, seconds = given["commit"].lower(), durations.seconds(given["timeout"])
+    if commit and not re.fullmatch("[0-9a-f]{7,64}", commit):
+        raise click.UsageError(f"--commit {commit}: write its id, at least 7 digits of it: git rev-parse {commit}")
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    includes = repositories.includes(repositories.named(given["directory"]), commit) if commit else None
+    awaited = attending.Awaited(given["name"], given["namespace"], commit, seconds, includes)
+
+    def say(news: str) -> None:
+        options.say(news, quiet=given["quiet"])
+
+    async with clusters.opened(connection) as cluster:
+        agent = await attending.attend(cluster, connection.state_namespace, awaited, say)
+    if given["output"] == "json":
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **fleet.as_json(agent)})
+    else:
+        click.echo(f"{agent.key} is rolled out: {agent.health.message}")
+    return 0

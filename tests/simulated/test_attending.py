@@ -1,0 +1,121 @@
+"""`gitops-ds wait` ends when the DaemonSet is as wanted, when its template fails, and when time is up, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.app import attending
+from gitops_ds.app.attending import Awaited
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller import state
+from gitops_ds.model import names
+from gitops_ds.model.deployment import State
+from gitops_ds.model.objects import DAEMONSET, CommitId
+from tests.simulated.stand import Stand, daemonset, play, stand
+
+OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
+
+
+async def attend(there: Stand, **wanted: Any) -> list[str]:
+    """The news until it was as wanted."""
+    news: list[str] = []
+    awaited = Awaited(**{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted})
+    await attending.attend(there.people, "gitops-ds", awaited, news.append)
+    return news
+
+
+async def apply_by(there: Stand, commit: CommitId) -> None:
+    """What the deployer leaves behind: the owner on the object, the commit in its state."""
+    owned = {"metadata": {"labels": {names.OWNER_LABEL: "fleet.main"}, "annotations": {names.COMMIT: OLD}}}
+    await there.people.patch(DAEMONSET, "default", "agent", owned)
+    known = await state.load(there.people, "gitops-ds", "fleet.main")
+    await state.save(there.people, "gitops-ds", "fleet.main", replace(known or State(), last_good=commit, last_attempted=commit))
+
+
+def test_it_ends_when_every_node_has_an_available_pod_and_says_each_news_once() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            news = await attend(there)
+            assert news[-1] == "Healthy: 3 of 3 nodes available"
+            assert len(set(news)) == len(news) > 1
+
+    play(scene)
+
+
+def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            await there.edit("bad")
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(errors.RolloutFailed, match=r"ErrImagePull|ImagePullBackOff"):
+                await attend(there, seconds=600)
+            assert asyncio.get_running_loop().time() - began < 60
+
+    play(scene)
+
+
+def test_time_that_is_up_names_what_is_missing() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:  # nobody makes pods
+            with pytest.raises(
+                errors.TimedOut, match=r"not done after 20 seconds: Progressing: no controller has taken up generation 1"
+            ):
+                await attend(there, seconds=20)
+
+    play(scene)
+
+
+def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_is_waited_for() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            with pytest.raises(errors.NotFound, match="nobody"):
+                await attend(there, name="ds/nobody")
+            with pytest.raises(errors.TimedOut, match="nobody"):
+                await attend(there, name="ds/nobody", commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> None:
+    async def later_has(commit: CommitId) -> bool:
+        return commit == LATER
+
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            with pytest.raises(errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"):
+                await attend(there, commit=NEW, seconds=20)
+            waiting = asyncio.create_task(attend(there, commit=NEW[:7]))
+            await asyncio.sleep(10)
+            assert not waiting.done()
+            await apply_by(there, NEW)
+            assert (await waiting)[-1] == "Healthy: 3 of 3 nodes available"
+            await apply_by(there, LATER)
+            await attend(there, commit=NEW, includes=later_has)
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_under_on_delete_a_commit_is_there_when_the_last_old_pod_is_gone() -> None:
+    async def scene() -> None:
+        async with stand(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
+            there.begin()
+            await attend(there)
+            await apply_by(there, NEW)
+            await there.edit("agent:2")
+            await attend(there)  # nothing is wrong
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=20)
+
+    play(scene)
