@@ -33,11 +33,9 @@ def place(where: Address) -> Place | None:
     """Where a repository is; None for a local one."""
     if where.scheme is Scheme.FILE:
         return None
-    if "://" not in where.url:  # user@host:path
-        host, _, path = where.url.rpartition("@")[2].partition(":")
-        return Place("ssh", host.lower(), _PORTS["ssh"], _parts(path))
-    found = urls.urlsplit(where.url)
-    return Place(found.scheme, (found.hostname or "").lower(), found.port or _PORTS[found.scheme], _parts(found.path))
+    at = urls.urlsplit(where.origin)
+    path = urls.urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
+    return Place(at.scheme, (at.hostname or "").lower(), at.port or _PORTS[at.scheme], _parts(path))
 
 
 def _parts(path: str) -> tuple[str, ...] | None:
