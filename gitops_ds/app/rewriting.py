@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -37,8 +37,13 @@ def files(snapshot: Snapshot, wanted: Wanted) -> Mapping[PurePosixPath, bytes] |
     if manifest is None or wanted.template is None:
         return None
     now = defaults.defaulted_template((manifest.body.get("spec") or {}).get("template") or {})
+    return edited(snapshot, manifest, fields.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}))
+
+
+def edited(snapshot: Snapshot, manifest: Manifest, changes: Iterable[FieldChange]) -> Mapping[PurePosixPath, bytes] | None:
+    """The files in which the manifest says what is `new` in these changes; None where a value has no single place."""
     edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
-    for change in fields.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}):
+    for change in changes:
         found = _edit(snapshot, manifest, change)
         if found is None:
             return None
@@ -48,6 +53,16 @@ def files(snapshot: Snapshot, wanted: Wanted) -> Mapping[PurePosixPath, bytes] |
         return {file: yaml_edit.apply(snapshot.files[file], some) for file, some in edits.items()}
     except ValueError:
         return None
+
+
+def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
+    """Whether the manifest says what is `new` in these changes."""
+    for change in changes:
+        path = _indices(manifest.body, change.path)
+        said = MISSING if path is None else paths.at(manifest.body, path)
+        if (None if said is MISSING else said) != change.new:
+            return False
+    return True
 
 
 def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[PurePosixPath, Edit] | None:

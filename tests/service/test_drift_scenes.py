@@ -1,0 +1,191 @@
+"""What kubectl does to a DaemonSet on a real API server: recognised, and corrected, told or held."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.cluster import access, http
+from gitops_ds.controller import deploy
+from gitops_ds.model import deployment
+from gitops_ds.model.change import Drift
+from gitops_ds.model.objects import DAEMONSET
+from tests import controlplane, gitservers
+from tests.plan.world import World, daemonset
+from tests.service.test_service import PROGRAM, running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+_numbers = itertools.count()
+IMAGE = "spec.template.spec.containers[agent].image"
+
+
+@pytest.fixture
+def space(control_plane: controlplane.ControlPlane) -> str:
+    name = f"drift-{os.getpid()}-{next(_numbers)}"
+    control_plane.kubectl("create", "namespace", name)
+    return name
+
+
+def agent(space: str, tag: int = 2) -> dict[str, Any]:
+    container = {"name": "agent", "image": f"registry.example.com/agent:{tag}", "resources": {"limits": {"memory": "64Mi"}}}
+    body = daemonset("agent", namespace=space, containers=[container])
+    body["metadata"] |= {"labels": {"team": "ours"}, "annotations": {"example.com/note": "ours"}}
+    return body
+
+
+def deploying(plane: controlplane.ControlPlane, space: str, scene: Callable[[World], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+            await scene(World(cluster, owner=space, state_namespace=space))
+
+    asyncio.run(whole())
+
+
+def asked(choice: Drift) -> deploy.Asked:
+    return deploy.Asked(drift=choice, patience=0)
+
+
+def edit(plane: controlplane.ControlPlane, space: str) -> None:
+    """`kubectl edit` with an editor that is a program."""
+    command = [controlplane.programs() / "kubectl", "--kubeconfig", plane.kubeconfig, "-n", space, "edit", "ds/agent"]
+    environment = {**os.environ, "KUBE_EDITOR": "sed -i s,agent:2,agent:9,"}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def told(plane: controlplane.ControlPlane, space: str, *words: str) -> None:
+    plane.kubectl("-n", space, *words)
+
+
+PATCH = json.dumps({"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "registry.example.com/agent:9"}]}}}})
+SCENES: list[tuple[str, Callable[[controlplane.ControlPlane, str], None], str]] = [
+    ("kubectl set image", lambda p, s: told(p, s, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"), IMAGE),
+    (
+        "kubectl set resources",
+        lambda p, s: told(p, s, "set", "resources", "ds/agent", "--limits=memory=1Gi"),
+        "spec.template.spec.containers[agent].resources.limits.memory",
+    ),
+    ("kubectl edit", edit, IMAGE),
+    ("kubectl label", lambda p, s: told(p, s, "label", "--overwrite", "ds/agent", "team=theirs"), "metadata.labels.team"),
+    (
+        "kubectl annotate",
+        lambda p, s: told(p, s, "annotate", "--overwrite", "ds/agent", "example.com/note=theirs"),
+        'metadata.annotations["example.com/note"]',
+    ),
+    ("kubectl patch", lambda p, s: told(p, s, "patch", "ds/agent", "-p", PATCH), IMAGE),
+    ("kubectl rollout undo", lambda p, s: told(p, s, "rollout", "undo", "ds/agent"), IMAGE),
+]
+
+
+@pytest.mark.parametrize(("words", "change", "field"), SCENES, ids=[words for words, _, _ in SCENES])
+def test_what_kubectl_did_is_named_held_and_put_back(
+    control_plane: controlplane.ControlPlane,
+    space: str,
+    words: str,
+    change: Callable[[controlplane.ControlPlane, str], None],
+    field: str,
+) -> None:
+    async def scene(world: World) -> None:
+        for tag in (1, 2):
+            await world.apply({"agent.yaml": agent(space, tag)}, f"{tag}", asked(Drift.HOLD))
+            until(lambda tag=tag: history(control_plane, space) >= tag, lambda: "no revision")  # type: ignore[misc]
+        change(control_plane, space)
+        for choice in (Drift.REPORT, Drift.HOLD):
+            left = await world.apply({"agent.yaml": agent(space)}, "2", asked(choice))
+            assert (left.writes, left.guards) == (0, ["drift"])
+        (first, *_) = [told for told in world.records if isinstance(told, deployment.DriftDetected)]
+        assert first.drifted.looks_like == words
+        assert first.drifted.by[0].manager.startswith("kubectl")
+        assert field in first.words
+        back = await world.apply({"agent.yaml": agent(space)}, "2", asked(Drift.CORRECT))
+        assert (back.writes, back.refusals) == (1, ())
+        again = await world.apply({"agent.yaml": agent(space)}, "2", asked(Drift.CORRECT))
+        assert (again.writes, again.plan.drifted) == (0, {})
+
+    deploying(control_plane, space, scene)
+
+
+def history(plane: controlplane.ControlPlane, space: str) -> int:
+    return len(plane.kubectl("-n", space, "get", "controllerrevisions", "-o", "name").split())
+
+
+@pytest.mark.parametrize("choice", list(Drift))
+def test_a_restart_by_kubectl_is_never_fought(control_plane: controlplane.ControlPlane, space: str, choice: Drift) -> None:
+    async def scene(world: World) -> None:
+        await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
+        control_plane.kubectl("-n", space, "rollout", "restart", "ds/agent")
+        done = await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
+        assert (done.writes, done.refusals, done.plan.drifted) == (0, (), {})
+        await world.apply({"agent.yaml": agent(space, 2)}, "second", asked(choice))
+        template = (await world.cluster.get(DAEMONSET, space, "agent"))["spec"]["template"]
+        assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
+
+    deploying(control_plane, space, scene)
+
+
+def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
+    tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
+) -> None:
+    repository = tmp_path / "fleet"
+    repository.mkdir()
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True)
+
+    (repository / "agent.yaml").write_text(yaml(space))
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "Ada")
+    git("config", "user.email", "ada@example.com")
+    git("add", ".")
+    git("commit", "-q", "-m", "One agent")
+    settings = tmp_path / "settings.yaml"
+    url = {"url": str(repository), "allowLocal": True, "interval": "1h"}
+    settings.write_text(json.dumps({"repository": url, "apply": {"drift": "hold"}}))
+    with running(tmp_path, control_plane, "--settings", str(settings)) as (_, log):
+        until(lambda: "is applied" in log.read_text(), log.read_text, 60)
+        control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
+        until(lambda: "kubectl set image" in log.read_text(), log.read_text, 60)
+        until(lambda: "DriftHeld" in control_plane.kubectl("-n", space, "describe", "ds/agent"), log.read_text, 60)
+        connection = ("--kubeconfig", str(control_plane.kubeconfig), "--state-namespace", "service-test")
+        until(lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection), log.read_text, 60)
+        where = ("-C", str(repository), *connection)
+        shown = program("drift", "ds/agent", *where)
+        assert "kubectl set image" in shown
+        assert "'registry.example.com/agent:1' in Git, 'registry.example.com/agent:9' in the cluster" in shown
+        patch = program("drift", "ds/agent", "--print", *where)
+        assert "-          image: registry.example.com/agent:1  # the agent" in patch
+        assert "+          image: registry.example.com/agent:9  # the agent" in patch
+
+
+def program(*words: str) -> str:
+    done = subprocess.run(
+        [PROGRAM, *words], check=False, capture_output=True, text=True, env={**os.environ, **gitservers.GIT_ENVIRONMENT}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def yaml(space: str) -> str:
+    return f"""apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: agent
+  namespace: {space}
+spec:
+  selector:
+    matchLabels: {{app: agent}}
+  template:
+    metadata:
+      labels: {{app: agent}}
+    spec:
+      containers:
+        - name: agent
+          image: registry.example.com/agent:1  # the agent
+"""
