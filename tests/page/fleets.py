@@ -218,14 +218,17 @@ def story(count: int = 60) -> Show:
     gpu = {"node.kubernetes.io/pool": "gpu"}
     gpus = [one["metadata"]["name"] for one in on if one["metadata"]["labels"]["node.kubernetes.io/pool"] == "gpu"]
     why = "Back-off pulling image cr.example.com/gpu-plugin:0.18-rc: not found"
+    crash = "CrashLoopBackOff", "back-off 5m0s restarting failed container"
+    halted = {called[7]: ("", ""), called[count * 3 // 5 - 1]: ("", "")}
+    pulling = dict.fromkeys(gpus[:2], ("ImagePullBackOff", why))
     fleets = (
-        Fleet("fluent-bit", "logging", fluent, on=count * 3 // 5, troubles={called[7]: ("", ""), called[count * 3 // 5 - 1]: ("", "")}),
-        Fleet("gpu-plugin", "gpu", (broken, bad), on=2, troubles={gpus[0]: ("ImagePullBackOff", why), gpus[1]: ("ImagePullBackOff", why)}, selector=gpu),
+        Fleet("fluent-bit", "logging", fluent, on=count * 3 // 5, troubles=halted),
+        Fleet("gpu-plugin", "gpu", (broken, bad), on=2, troubles=pulling, selector=gpu),
         Fleet("node-exporter", templates=(exporter,)),
         Fleet("cilium", "kube-system", ((template("cilium", "quay.io/cilium/cilium:v1.18.2"), OLDER),)),
-        Fleet("csi-node", "storage", ((template("csi-node", "cr.example.com/csi:2.1"), OLDER),), troubles={called[7]: ("CrashLoopBackOff", "back-off 5m0s restarting failed container")}),
-        Fleet("falco", "security", (( template("falco", "cr.example.com/falco:0.41"), OLD),), annotations={names.SUSPEND: "true"}),
-    )  # fmt: skip
+        Fleet("csi-node", "storage", ((template("csi-node", "cr.example.com/csi:2.1"), OLDER),), troubles={called[7]: crash}),
+        Fleet("falco", "security", ((template("falco", "cr.example.com/falco:0.41"), OLD),), annotations={names.SUSPEND: "true"}),
+    )
     found = tuple(sorted((agent(one, on) for one in fleets), key=lambda one: (one.key.namespace, one.key.name)))
     wants: dict[Key, Body] = {Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets}
     live = Key("apps", "DaemonSet", "node-agents", "node-exporter")
@@ -238,10 +241,12 @@ def story(count: int = 60) -> Show:
         OLDER: info(OLDER, "node-exporter and cilium for every node", day=3),
     }
     key = Key("apps", "DaemonSet", "logging", "fluent-bit")
+    falco = Key("apps", "DaemonSet", "security", "falco")
+    typo = "commit 77aa01bc23de is not applied: agents/falco/daemonset.yaml:27:7: DS003 unknown field"
     happened = [
         Event(NOW - 40, "Applied", "updated DaemonSet logging/fluent-bit (revision 2)", "good", key),
-        Event(NOW - 41, "NotApplied", "not applied: DaemonSet security/falco is suspended", "warn", Key("apps", "DaemonSet", "security", "falco")),
+        Event(NOW - 41, "NotApplied", "not applied: DaemonSet security/falco is suspended", "warn", falco),
         Event(NOW - 45, "NewCommit", f"new commit {NEW[:12]} 'fluent-bit 4.0.3, gpu-plugin 0.18' by Dana Doe", "plain", None, NEW),
-        Event(NOW - 4000, "CommitRejected", "commit 77aa01bc23de is not applied: agents/falco/daemonset.yaml:27:7: DS003 unknown field", "bad", None, "77aa01bc23de" + "0" * 28),
-    ]  # fmt: skip
+        Event(NOW - 4000, "CommitRejected", typo, "bad", None, "77aa01bc23de" + "0" * 28),
+    ]
     return Show(found, wants=wants, happened=happened, infos=infos)

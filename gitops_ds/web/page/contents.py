@@ -138,7 +138,6 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
         "history": await _history(view, found),
         "sides": pair,
-        "sides_same": pair is not None and all(line.kind in ("same", "skipped") for line in pair),
         "events": [event for event in view.events() if event.key == found.key][:EVENTS_OF_ONE],
     }
 

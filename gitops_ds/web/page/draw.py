@@ -93,7 +93,7 @@ class Pages:
         html, said = _MARK.sub("", text).encode(), str(told.get("words", ""))
         found = told.get("map")
         if not isinstance(found, FleetMap):
-            return Drawn(html, pieces, (), tuple(pieces), said)
+            return Drawn(html, pieces, (), frozenset(pieces), said)
         places = tuple((group.pool, group.zone, tuple(cell.node for cell in group.cells)) for group in found.groups)
         return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
 

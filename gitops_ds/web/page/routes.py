@@ -169,7 +169,10 @@ def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
     pieces = {id: html for id, html in new.pieces.items() if old.pieces[id] != html}
     codes = [(place, code) for place, (was, code) in enumerate(zip(old.codes, new.codes, strict=True)) if was != code]
     words = new.words if new.words != old.words else ""
-    return {name: value for name, value in (("pieces", pieces), ("cells", codes), ("words", words)) if value}
+    # Sorted rows change places.
+    order = [id for id in new.pieces if id.startswith("r/")] if list(old.pieces) != list(new.pieces) else []
+    told = {"pieces": pieces, "cells": codes, "order": order, "words": words}
+    return {name: value for name, value in told.items() if value}
 
 
 def _event(name: str, id: str, told: Mapping[str, object]) -> bytes:

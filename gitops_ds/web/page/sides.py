@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.kinds import defaults
-from gitops_ds.model.objects import Body
-from gitops_ds.plan import redact
+from gitops_ds.model.change import FieldChange
+from gitops_ds.model.objects import Body, key_of, show_path
+from gitops_ds.plan import fields, redact
 from gitops_ds.render import yaml_text
 from gitops_ds.report import secrets
 
@@ -28,13 +29,33 @@ class Row:
     skipped: int = 0
 
 
-def pair(live: Body, wanted: Body) -> tuple[Row, ...]:
-    """The rows of the diff. Fields that Git does not set are left out: they are nobody's business."""
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The rows of the diff, and the paths of secret values that differ: these are told, and not shown."""
+
+    rows: tuple[Row, ...]
+    secret: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether everything is as it is wanted."""
+        return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
+
+
+def pair(live: Body, wanted: Body) -> Sides:
+    """Live on the left, wanted on the right. Fields that Git does not set are left out: they are nobody's business."""
     stored = _within(defaults.defaulted(wanted), wanted)
     mine = {key: value for key, value in stored.items() if key != "status"}
+    theirs = _within(live, mine)
     hidden = secrets.found_in((live, wanted))
-    left, right = _text(_within(live, mine), hidden), _text(mine, hidden)
-    return tuple(_folded(list(_rows(left, right))))
+    changes = fields.compare(theirs, mine)
+    secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
+    return Sides(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
+
+
+def _is_hidden(body: Body, change: FieldChange) -> bool:
+    shown = redact.field(key_of(body), change)
+    return bool(shown.old == shown.new)
 
 
 def text(value: Any) -> str:

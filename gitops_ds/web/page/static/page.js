@@ -146,12 +146,16 @@
   const update = (told) => {
     const began = performance.now();
     for (const [id, html] of Object.entries(told.pieces || {})) place(id, html);
+    if (told.order) {
+      const held = document.activeElement;
+      for (const id of told.order) { const row = $(id); if (row) row.parentNode.append(row); }
+      if (held && held !== document.activeElement) held.focus({ preventScroll: true });
+    }
     if (told.cells) {
       const all = document.querySelectorAll(".cells i");
       for (const [number, code] of told.cells) {
         const square = all[number];
         square.className = code;
-        void square.dataset;
         square.classList.add("hit");
         if (square === stop) make(square);
       }

@@ -1,0 +1,142 @@
+"""A page that is served, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, sync_playwright
+
+from gitops_ds.web.page import routes
+from gitops_ds.web.page.access import Door
+from tests.page.fleets import Show, story
+
+
+class Served:
+    """A view behind the real routes, in a thread with a loop of its own."""
+
+    def __init__(self, show: Show, door: Door) -> None:
+        self.show = show
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._runner = self._do(self._start(door))
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _start(self, door: Door) -> web.AppRunner:
+        app = web.Application()
+        app.add_routes(routes.routes(self.show, door))
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def change(self, change: Callable[[Show], None]) -> None:
+        """Changes the view in the thread that reads it."""
+
+        async def done() -> None:
+            change(self.show)
+
+        self._do(done())
+
+    def stop(self) -> None:
+        self._do(self._runner.cleanup())
+        self._do(_ended())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _ended() -> None:
+    """Streams wait for news; here nothing else ends them."""
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def serving(show: Show, door: Door | None = None) -> Iterator[Served]:
+    served = Served(show, door or Door())
+    try:
+        yield served
+    finally:
+        served.stop()
+
+
+@dataclass
+class Looker:
+    """Opens pages, and remembers what a good page never does: complain, or ask another host."""
+
+    browser: Browser
+    pictures: Path
+    complaints: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    _contexts: list[BrowserContext] = field(default_factory=list)
+
+    def open(self, url: str, **wishes: Any) -> Page:
+        wishes.setdefault("viewport", {"width": 1300, "height": 900})
+        context = self.browser.new_context(**wishes)
+        context.set_default_timeout(60_000)
+        self._contexts.append(context)
+        page = context.new_page()
+        home = url.split("/")[2]
+
+        def judge(route: Route) -> None:
+            if route.request.url.split("/")[2] != home:
+                self.elsewhere.append(route.request.url)
+                route.abort()
+            else:
+                route.continue_()
+
+        def complaint(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                self.complaints.append(f"{page.url}: {message.text}")
+
+        context.route("**/*", judge)
+        page.on("console", complaint)
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
+        page.goto(url)
+        return page
+
+    def picture(self, page: Page, name: str) -> None:
+        page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+
+    def close(self) -> None:
+        while self._contexts:
+            self._contexts.pop().close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def looker(browser: Browser, tmp_path: Path) -> Iterator[Looker]:
+    """Whatever a test looks at, no page of it may complain or ask another host."""
+    made = Looker(browser, tmp_path)
+    yield made
+    made.close()
+    assert made.complaints == []
+    assert made.elsewhere == []
+
+
+@pytest.fixture
+def served(looker: Looker) -> Iterator[Served]:
+    with serving(story()) as made:
+        yield made
+        looker.close()  # a stream that its server cuts is a complaint
