@@ -1,0 +1,273 @@
+"""Who may look at the page, decided without a browser, and asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+from multidict import CIMultiDict
+
+from gitops_ds.errors import SettingsError, UsageError
+from gitops_ds.settings import listening
+from gitops_ds.settings.listening import PageSettings
+from gitops_ds.web.page import access, assets, routes
+from gitops_ds.web.page.access import Asked, Door, Kind, Token, Verdict
+from gitops_ds.web.page.book import Book
+from tests.page import fleets
+
+TOKEN = "a token of some length"
+Client = TestClient[Request, Application]
+Talk = Callable[[Client], Awaitable[None]]
+ADDRESS = "127.0.0.1:8080"
+
+
+def asked(host: str = ADDRESS, peer: str = "127.0.0.1", method: str = "GET", cookie: str = "", **headers: str) -> Asked:
+    named = CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
+    return Asked(peer, method, host, named, cookie)
+
+
+def door(path: Path, now: list[float] | None = None) -> Door:
+    file = path / "token"
+    file.write_text(TOKEN + "\n")
+    return Door(Kind.TOKEN, Token(file), clock=lambda: now[0] if now else 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("host", "verdict"),
+    [
+        ("127.0.0.1:8080", Verdict.COME_IN),
+        ("localhost:8080", Verdict.COME_IN),
+        ("[::1]:8080", Verdict.COME_IN),
+        ("10.0.0.7", Verdict.COME_IN),
+        ("evil.example.com:8080", Verdict.KEEP_OUT),
+        ("localhost.evil.example.com", Verdict.KEEP_OUT),
+        ("127.0.0.1.evil.example.com", Verdict.KEEP_OUT),
+        ("", Verdict.KEEP_OUT),
+    ],
+)
+def test_open_answers_to_no_name_that_somebody_else_may_own(host: str, verdict: Verdict) -> None:
+    assert Door().judge(asked(host))[0] is verdict
+
+
+def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
+    at = door(tmp_path)
+    assert at.judge(asked("any.example.com"))[0] is Verdict.SIGN_IN
+    assert at.judge(asked(Authorization=f"Bearer {TOKEN}"))[0] is Verdict.COME_IN
+    assert at.judge(asked(Authorization=f"Bearer {TOKEN}x"))[0] is Verdict.KEEP_OUT
+    assert at.judge(asked(Authorization="Basic abc"))[0] is Verdict.SIGN_IN
+
+
+def test_guessing_ends_after_some_tries_and_begins_anew_a_minute_later(tmp_path: Path) -> None:
+    now = [1000.0]
+    at = door(tmp_path, now)
+    assert not any(at.knows("wrong") for _ in range(10))
+    assert not at.knows(TOKEN)
+    assert at.busy()
+    now[0] += 61
+    assert at.knows(TOKEN)
+
+
+def test_a_sign_in_ends_by_time_and_with_its_token(tmp_path: Path) -> None:
+    now = [1000.0]
+    at = door(tmp_path, now)
+    cookie = at.cookie()
+    assert at.judge(asked(cookie=cookie))[0] is Verdict.COME_IN
+    until, _, mac = cookie.partition(".")
+    assert at.judge(asked(cookie=f"{int(until) + 1}.{mac}"))[0] is Verdict.SIGN_IN
+    assert TOKEN not in cookie
+    now[0] += access.STAYS + 1
+    assert at.judge(asked(cookie=cookie))[0] is Verdict.SIGN_IN
+    now[0] = 1000.0
+    (tmp_path / "token").write_text("another token, and longer")
+    assert at.judge(asked(cookie=cookie))[0] is Verdict.SIGN_IN
+
+
+@pytest.mark.parametrize("content", [None, "", "short"])
+def test_a_token_that_is_missing_or_can_be_guessed_is_refused_at_the_start(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(UsageError, match=r"listen\.page\.tokenFile"):
+        routes.routes(fleets.Show(), Door(Kind.TOKEN, Token(file)))
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "verdict"),
+    [
+        ("10.1.2.3", {"X_Forwarded_User": "dana"}, Verdict.COME_IN),
+        ("::ffff:10.1.2.3", {"X_Forwarded_User": "dana"}, Verdict.COME_IN),
+        ("10.1.2.3", {}, Verdict.KEEP_OUT),
+        ("10.1.2.3", {"X_Forwarded_User": " "}, Verdict.KEEP_OUT),
+        ("192.168.0.1", {"X_Forwarded_User": "dana"}, Verdict.KEEP_OUT),
+        ("", {"X_Forwarded_User": "dana"}, Verdict.KEEP_OUT),
+    ],
+)
+def test_a_header_is_believed_from_trusted_proxies_only(peer: str, headers: Mapping[str, str], verdict: Verdict) -> None:
+    at = Door(Kind.PROXY, trusted=access.networks(("10.0.0.0/8",)))
+    assert at.judge(asked(peer=peer, **headers))[0] is verdict
+
+
+@pytest.mark.parametrize(
+    ("origin", "verdict"),
+    [
+        ({"Origin": f"http://{ADDRESS}"}, Verdict.COME_IN),
+        ({"Origin": "http://evil.example.com"}, Verdict.KEEP_OUT),
+        ({"Origin": "null"}, Verdict.KEEP_OUT),
+        ({}, Verdict.KEEP_OUT),
+    ],
+)
+def test_what_is_not_a_get_comes_from_the_page_itself(origin: Mapping[str, str], verdict: Verdict) -> None:
+    assert Door().judge(asked(method="POST", **origin))[0] is verdict
+
+
+@pytest.mark.parametrize(
+    ("address", "told", "access"),
+    [
+        ("127.0.0.1:8080", PageSettings(), "open"),
+        ("[::1]:8080", PageSettings(), "open"),
+        ("localhost:0", PageSettings(token_file="t"), "token"),
+        ("0.0.0.0:8080", PageSettings(), None),
+        ("0.0.0.0:8080", PageSettings(True, token_file="t"), "token"),
+        (":8080", PageSettings(True, "proxy", trusted_proxies=("10.0.0.0/8",)), "proxy"),
+        ("127.0.0.1:8080", PageSettings(False), None),
+    ],
+)
+def test_where_a_page_is_served_and_to_whom(address: str, told: PageSettings, access: str | None) -> None:
+    found = told.served_at(address)
+    assert (found.access if found else None) == access
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"access": "open"}, "open to everybody"),
+        ({}, "tokenFile is missing"),
+        ({"access": "proxy"}, "trustedProxies is missing"),
+    ],
+)
+def test_a_page_that_would_be_open_to_all_is_refused(told: Mapping[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        listening.page(told).served_at(":8080")
+
+
+def test_a_network_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError, match="trustedProxies"):
+        listening.page({"trustedProxies": ["10.0.0.0/99"]})
+
+
+async def _with_client(at: Door, show: fleets.Show, talk: Talk) -> None:
+    app = Application()
+    app.add_routes(routes.routes(show, at))
+    async with TestClient(TestServer(app), cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
+        await talk(client)
+
+
+def test_signing_in_and_out(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        home = str(client.make_url("/")).rstrip("/")
+        first = await client.get("/agents/logging/fluent-bit", allow_redirects=False)
+        assert (first.status, first.headers["Location"]) == (303, "../../login")
+        assert (await client.get("/live?of=")).status == 401
+        wrong = await client.post("/login", data={"token": "wrong"}, headers={"Origin": home})
+        assert wrong.status == 401
+        assert "That is not the token." in await wrong.text()
+        assert (await client.post("/login", data={"token": TOKEN})).status == 403
+        assert (await client.post("/login", data=b"x" * 5000, headers={"Origin": home})).status == 413
+        right = await client.post("/login", data={"token": TOKEN}, headers={"Origin": home}, allow_redirects=False)
+        told = right.headers["Set-Cookie"]
+        assert right.status == 303
+        assert all(word in told for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
+        page = await client.get("/agents/logging/fluent-bit")
+        assert page.status == 200
+        assert "Sign out" in await page.text()
+        assert (await client.post("/logout", headers={"Origin": "http://evil.example.com"})).status == 403
+        await client.post("/logout", headers={"Origin": home})
+        assert (await client.get("/", allow_redirects=False)).status == 303
+
+    asyncio.run(_with_client(door(tmp_path), fleets.story(), talk))
+
+
+def test_every_answer_has_the_strict_headers(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        for path in ("/", "/agents/logging/fluent-bit", "/agents/x/y", "/nodes", "/events", "/" + assets.PATHS["css"]):
+            answer = await client.get(path)
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'; ")
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            kept = "immutable" if path.endswith("css") else "no-store"
+            assert kept in answer.headers["Cache-Control"]
+            text = await answer.text()
+            assert " style=" not in text
+            assert " onclick=" not in text
+            assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+    asyncio.run(_with_client(Door(), fleets.story(), talk))
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/agents/logging/none", 404),
+        ("/nodes/none", 404),
+        ("/commits/none", 404),
+        ("/commits/configmap/logging/x@7", 404),
+        ("/live?of=nowhere", 404),
+        ("/live?of=../../etc", 404),
+        ("/?sort=nonsense&down=9&q=%00%ff", 200),
+        ("/nodes?first=-1", 200),
+        ("/nodes?first=999999", 200),
+        ("/nodes?first=" + "9" * 5000, 200),
+        ("/agents/logging/fluent-bit/nodes?reason=none", 200),
+    ],
+)
+def test_odd_questions_get_plain_answers(path: str, status: int) -> None:
+    async def talk(client: Client) -> None:
+        assert (await client.get(path)).status == status
+
+    asyncio.run(_with_client(Door(), fleets.story(20), talk))
+
+
+def test_a_page_changes_only_by_version() -> None:
+    """Fifty people who look at the same page cost one drawing."""
+
+    async def done() -> None:
+        show = fleets.story(20)
+        book = Book(show)
+        one = await book.page("agents/logging/fluent-bit", {})
+        assert await book.page("agents/logging/fluent-bit", {}) is one
+        show.version += 1
+        assert await book.page("agents/logging/fluent-bit", {}) is not one
+
+    asyncio.run(done())
+
+
+def test_links_lead_home_from_every_depth() -> None:
+    """The page may stand below a path of a proxy, so nothing on it begins with a slash."""
+
+    async def done() -> None:
+        book = Book(fleets.story(20))
+        for path in ("", "nodes", "agents/logging/fluent-bit", "agents/logging/fluent-bit/nodes", f"commits/{fleets.NEW}"):
+            html = (await book.page(path, {})).html.decode()
+            found = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', html)
+            assert found
+            assert not [link for link in found if link.startswith("/")]
+            assert "../" * path.count("/") + assets.PATHS["css"] in found
+
+    asyncio.run(done())
+
+
+def test_a_map_of_5000_nodes_is_small() -> None:
+    async def done() -> None:
+        drawn = await Book(fleets.story(5000)).page("agents/logging/fluent-bit", {})
+        assert len(drawn.html) < 300_000
+        assert len(drawn.small) < 60_000
+
+    asyncio.run(done())
