@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import prune
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -60,6 +61,12 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Refusal | None:
         return None
     told = f"{manifest.key} refers to namespace {', '.join(others)}: references to other namespaces are refused"
     return Refusal("cross-namespace", f"{told} (apply.allowCrossNamespace)", manifest.key)
+
+
+def why_not_deleted(key: Key, live: Body, who: Impersonation | None) -> Refusal | None:
+    """Why nobody may delete the object."""
+    found = who.of(key, prune.agent_of(live)) if who else None
+    return found if isinstance(found, Refusal) else None
 
 
 _ACCOUNT = re.compile(r"system:serviceaccounts?:([^:]+)")

@@ -221,7 +221,8 @@ def _leaving(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, tup
         if not terms.neighbours.complete:
             refused.append(Refusal("waits", f"{key} is not deleted before everything that may name it was read", key))
             continue
-        if refusal := allowed.why_not(key, terms.allowed) or _quarantined(key, body, bundle):
+        reach = allowed.why_not(key, terms.allowed) or identity.why_not_deleted(key, body, terms.impersonation)
+        if refusal := reach or _quarantined(key, body, bundle):
             refused.append(refusal)
             continue
         old = body if key.kind == "DaemonSet" else None

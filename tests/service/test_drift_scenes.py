@@ -55,7 +55,7 @@ def asked(choice: Drift) -> deploy.Asked:
 
 def edit(plane: controlplane.ControlPlane, space: str) -> None:
     """`kubectl edit` with an editor that is a program."""
-    command = [controlplane.programs() / "kubectl", "--kubeconfig", plane.kubeconfig, "-n", space, "edit", "ds/agent"]
+    command = [str(controlplane.programs() / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", space, "edit", "ds/agent"]
     environment = {**os.environ, "KUBE_EDITOR": "sed -i s,agent:2,agent:9,"}
     subprocess.run(command, env=environment, check=True, capture_output=True)
 

@@ -1,0 +1,31 @@
+"""The same cluster in the name of somebody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.model.cluster import Identity
+from gitops_ds.model.objects import CONFIG_MAP
+from tests.contract.scenes import Play, Stage
+from tests.plan.world import config_map
+
+ADMIN = Identity("ada", ("system:masters", "ops"))
+
+
+def test_who_may_do_all_does_all_in_another_name(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        acting = stage.cluster.acting_as(ADMIN)
+        body = config_map("settings", stage.namespace, a="1")
+        await acting.apply(CONFIG_MAP, body, manager="ada")
+        assert (await stage.cluster.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
+        assert (await acting.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
+        await acting.delete(CONFIG_MAP, stage.namespace, "settings")
+        assert [item["metadata"]["name"] for item in (await stage.cluster.list(CONFIG_MAP)).items].count("settings") == 0
+
+    play(scene)
+
+
+@pytest.mark.parametrize("user", ["", " "])
+def test_nobody_is_no_identity(user: str) -> None:
+    with pytest.raises(ValueError, match="user"):
+        Identity(user, ("system:masters",))

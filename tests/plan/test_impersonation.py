@@ -1,0 +1,138 @@
+"""Each object is applied in the name of its account; what that may not do, and what no account is for, is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated.requests import Fault, Request
+from gitops_ds.controller import deploy
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE
+from gitops_ds.plan.identity import Impersonation
+from gitops_ds.plan.prune import Guards
+from tests.plan.world import World, config_map, daemonset, play
+
+BY_NAMESPACE = Impersonation(service_account="deployer")
+FILES = {"a.yaml": daemonset("agent", namespace="a"), "b.yaml": daemonset("agent", namespace="b")}
+WRITES = ("apply", "create", "update", "patch", "delete")
+
+
+def asked(who: Impersonation) -> deploy.Asked:
+    return deploy.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+
+
+def account(namespace: str, name: str = "deployer") -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+async def spaces(cluster: simulated.Cluster) -> None:
+    for name in ("a", "b"):
+        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+def heard(client: simulated.Client, denied: str = "") -> list[Request]:
+    """The requests of a client from now on; those of the user `denied` are refused."""
+    found: list[Request] = []
+
+    def hear(request: Request) -> Fault | None:
+        found.append(request)
+        if denied and request.user == denied:
+            return errors.Forbidden(f'User "{denied}" cannot patch resource "daemonsets"', 403, "Forbidden")
+        return None
+
+    client.faults = hear
+    return found
+
+
+def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await spaces(cluster)
+        client = cluster.client()
+        requests, world = heard(client), World(client)
+        assert (await world.apply(FILES, asked=asked(BY_NAMESPACE))).writes == 2
+        assert (await world.apply({"a.yaml": FILES["a.yaml"]}, "second", asked(BY_NAMESPACE))).writes == 1
+        written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
+        assert {one.verb for one in written} == {"apply", "delete"}
+        assert all(one.user == account(one.namespace) for one in written)
+        # What it remembers is its own.
+        assert all(not one.user for one in requests if one.resource != DAEMONSET)
+
+    play(scene)
+
+
+def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_on() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await spaces(cluster)
+        client = cluster.client()
+        heard(client, denied=account("b"))
+        world = World(client)
+        planned = (await world.draft(FILES, asked=asked(BY_NAMESPACE))).plan
+        assert [refusal.guard for refusal in planned.refusals] == ["refused"]
+        assert account("b") in planned.refusals[0].message
+        done = await world.apply(FILES, asked=asked(BY_NAMESPACE))
+        assert done.written == ("create DaemonSet a/agent",)
+        with pytest.raises(errors.NotFound):
+            await cluster.get(DAEMONSET, "b", "agent")
+
+    play(scene)
+
+
+def test_what_is_in_no_namespace_needs_an_account_of_its_own() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
+        refused = await deployer.apply(files, asked=asked(BY_NAMESPACE))
+        assert (refused.writes, refused.guards) == (0, ["impersonation"])
+        done = await deployer.apply(files, asked=asked(Impersonation(cluster_service_account="ops/cluster")))
+        assert done.writes == 1
+        # Nor does it go without one.
+        kept = await deployer.apply({"c.yaml": config_map("c", "default")}, "second", asked(BY_NAMESPACE))
+        assert kept.guards == ["impersonation"]
+        assert await cluster.get(NAMESPACE, "", "c")
+
+    play(scene)
+
+
+def binding(**subject: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "binding", "namespace": "a"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "role"},
+        "subjects": [subject],
+    }
+
+
+RBAC = "rbac.authorization.k8s.io"
+SUBJECTS = [
+    ({"kind": "ServiceAccount", "name": "x", "namespace": "a"}, True),
+    ({"kind": "ServiceAccount", "name": "x", "namespace": "kube-system"}, False),
+    ({"kind": "User", "name": "system:serviceaccount:kube-system:x", "apiGroup": RBAC}, False),
+    ({"kind": "Group", "name": "system:serviceaccounts:kube-system", "apiGroup": RBAC}, False),
+    ({"kind": "Group", "name": "system:serviceaccounts:a", "apiGroup": RBAC}, True),
+    ({"kind": "User", "name": "ada", "apiGroup": RBAC}, True),
+]
+
+
+@pytest.mark.parametrize(("subject", "taken"), SUBJECTS)
+def test_references_to_other_namespaces_are_refused_unless_allowed(subject: dict[str, str], taken: bool) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await spaces(cluster)
+        files = {"binding.yaml": binding(**subject)}
+        done = await deployer.apply(files, asked=asked(BY_NAMESPACE))
+        assert (done.writes, done.guards) == ((1, []) if taken else (0, ["cross-namespace"]))
+        allowed = Impersonation(service_account="deployer", cross_namespace=True)
+        assert (await deployer.apply(files, asked=asked(allowed))).guards == []
+
+    play(scene)
+
+
+def test_without_impersonation_references_are_nobodys_business() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await spaces(cluster)
+        files = {"binding.yaml": binding(kind="ServiceAccount", name="x", namespace="kube-system")}
+        assert (await deployer.apply(files)).guards == []
+
+    play(scene)

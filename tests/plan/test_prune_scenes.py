@@ -1,0 +1,201 @@
+"""Deleting: what guards against too much, what an approval is worth, and how many nodes are emptied at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated.requests import Fault, Request
+from gitops_ds.controller import deploy
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import DAEMONSET, POD, Key
+from gitops_ds.plan.prune import Guards, Limit, Policy
+from tests.plan.world import World, config_map, daemonset, play
+
+AGENTS = ("one", "two", "three")
+KEPT = {"kept.yaml": config_map("kept")}
+FILES = {**KEPT, **{f"{name}.yaml": daemonset(name) for name in AGENTS}}
+
+
+def asked(approved: str = "", **guards: Any) -> deploy.Asked:
+    return deploy.Asked(Guards(prune=True, **guards), approved=approved, patience=0)
+
+
+async def there(cluster: simulated.Cluster) -> list[str]:
+    found = (await cluster.list(DAEMONSET)).items
+    return sorted(body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "guards"),
+    [(Limit(number=2), ["too-many-deletes"]), (Limit(number=3), []), (Limit(0.5), ["too-many-deletes"]), (Limit(0.75), [])],
+)
+def test_no_more_objects_than_a_number_or_a_share_go_at_once(limit: Limit, guards: list[str]) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
+        await deployer.apply(files)
+        done = await deployer.apply(KEPT, "second", asked(deletes=limit))
+        assert (done.guards, done.writes) == (guards, 0 if guards else 3)
+
+    play(scene)
+
+
+def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(KEPT)
+        kept = await deployer.apply({"README.md": ""}, "second", asked())
+        assert kept.guards == ["empty-render"]
+        assert kept.plan.hash in kept.refusals[0].message
+        assert (await deployer.apply({"README.md": ""}, "second", asked(approved=kept.plan.hash))).writes == 1
+        await deployer.apply(KEPT, "third")
+        assert (await deployer.apply({"README.md": ""}, "fourth", asked(empty=False))).writes == 1
+
+    play(scene)
+
+
+def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no_other() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
+        refused = await deployer.apply(rest, "second", asked())
+        assert (refused.guards, refused.writes) == (["share-of-nodes"], 1)
+        hash = refused.plan.hash
+        assert hash in refused.refusals[0].message
+        less = {name: body for name, body in rest.items() if name != "two.yaml"}
+        assert (await deployer.apply(less, "third", asked(hash))).guards == ["share-of-nodes"]
+        other = {**rest, "one.yaml": daemonset("one", "changed:2")}
+        assert (await deployer.apply(other, "fourth", asked(hash))).guards == ["share-of-nodes"]
+        done = await deployer.apply(rest, "another commit of the same files", asked(hash))
+        assert "delete DaemonSet default/three" in done.written
+        assert done.state.approved == frozenset()
+
+    play(scene)
+
+
+def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_waits_for_its_pods() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        for name in AGENTS:
+            await pod_of(cluster, name)
+        hash = (await deployer.draft(KEPT, "second", asked())).plan.hash
+        seen = []
+        for _ in range(12):
+            done = await deployer.apply(KEPT, "second", asked(hash))
+            pods = sorted(pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items)
+            seen.append((tuple(await there(cluster)), tuple(pods)))
+            # No more than the pods of one at once: whose DaemonSet is gone, and whose pods are not.
+            assert len({*pods} - {*seen[-1][0]}) <= 1
+            assert set(done.guards) <= {"waits"}
+            hash = ""  # the approval was given once
+            await finish(cluster)
+        assert seen[-1] == ((), ())
+        assert [len(names) for names, _ in seen] != [0] * len(seen)
+        assert (await deployer.state()).approved == frozenset()
+
+    play(scene)
+
+
+async def pod_of(cluster: simulated.Cluster, name: str) -> None:
+    owner = await cluster.get(DAEMONSET, "default", name)
+    reference = {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": owner["metadata"]["uid"],
+        "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+    metadata = {"name": f"{name}-0", "namespace": "default", "labels": {"app": name}, "ownerReferences": [reference]}
+    spec = {"nodeName": "node-0", "containers": [{"name": "agent", "image": "agent:1"}]}
+    await cluster.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+async def finish(cluster: simulated.Cluster) -> None:
+    """Time for the kubelets to end what is to end, and for the collector to take what is left."""
+    await asyncio.sleep(60)
+
+
+def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        hash = (await deployer.draft(KEPT, "second", asked())).plan.hash
+        client = cluster.client()
+
+        def dies(request: Request) -> Fault | None:
+            deleting = request.verb == "delete" and request.resource == DAEMONSET
+            return errors.ClusterUnreachable("the process is gone") if deleting else None
+
+        client.faults = dies
+        with pytest.raises(errors.ClusterUnreachable):
+            await World(client).apply(KEPT, "second", asked(hash))
+        assert await there(cluster) == sorted(AGENTS)
+        for _ in range(6):
+            await deployer.apply(KEPT, "second", asked())
+            await finish(cluster)
+        assert await there(cluster) == []
+
+        # The same object again in Git and out of it: that needs a new approval.
+        await deployer.apply(FILES, "third")
+        assert (await deployer.apply(KEPT, "fourth", asked())).guards == ["share-of-nodes"]
+
+    play(scene)
+
+
+def test_an_agent_that_comes_back_while_it_is_deleted_is_made_anew_when_it_is_gone() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        for name in AGENTS:
+            await pod_of(cluster, name)
+        await deployer.apply(
+            KEPT, "second", asked(share=0.0, nodes=0, approved=(await deployer.draft(KEPT, "second", asked())).plan.hash)
+        )
+        done = await deployer.apply(FILES, "third")
+        assert "waits" in done.guards or await there(cluster) == sorted(AGENTS)
+        await finish(cluster)
+        assert (await deployer.apply(FILES, "third")).guards == []
+        assert await there(cluster) == sorted(AGENTS)
+
+    play(scene)
+
+
+POLICIES = [
+    ({}, Policy.CASCADE, "Background"),
+    ({}, Policy.ORPHAN, "Orphan"),
+    ({}, Policy.FOREGROUND, "Foreground"),
+    ({names.PRUNE: "orphan"}, Policy.CASCADE, "Orphan"),
+    ({names.PRUNE: "foreground"}, Policy.ORPHAN, "Foreground"),
+    ({names.PRUNE: "cascade"}, Policy.ORPHAN, "Background"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "setting", "propagation"), POLICIES)
+def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
+    annotations: dict[str, str], setting: Policy, propagation: str
+) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = daemonset("one")
+        body["metadata"]["annotations"] = annotations
+        await deployer.apply({**KEPT, "one.yaml": body})
+        await pod_of(cluster, "one")
+        assert (await deployer.apply(KEPT, "second", asked(share=1.0, policy=setting))).writes == 1
+        left = (await cluster.list(DAEMONSET)).items
+        assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == ([True] if propagation == "Foreground" else [])
+        await finish(cluster)
+        pods = (await cluster.list(POD)).items
+        assert len(pods) == (1 if propagation == "Orphan" else 0)
+        assert not (await cluster.list(DAEMONSET)).items
+
+    play(scene)
+
+
+def test_an_unknown_word_protects() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        for name in AGENTS:
+            patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
+            await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
+        assert set((await deployer.apply(KEPT, "second", asked(share=1.0))).guards) == {"prune-disabled"}
+        assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory
+
+    play(scene)
