@@ -66,8 +66,8 @@ def signature(named: repositories.Named, author: str | None) -> Signature:
     """Who writes the commit, now. Raises UsageError for an author that is none."""
     now = datetime.now(UTC).replace(microsecond=0)
     if author is None:
-        return Signature(*person.name_and_mail(named.directory), now)
+        return Signature(*person.name_and_mail(named.directory), now, person.signing(named.directory))
     matched = _AUTHOR.fullmatch(author)
     if not matched:
         raise errors.UsageError(f"--author {author!r}: write it as 'Name <mail@example.com>'")
-    return Signature(matched[1], matched[2], now)
+    return Signature(matched[1], matched[2], now, person.signing(named.directory))

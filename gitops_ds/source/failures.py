@@ -57,7 +57,7 @@ _RULES: tuple[_Rule, ...] = (
         "the server's host key is not in known_hosts; add its line (ssh-keyscan HOST, compared with what its operator publishes)",
     ),
     (
-        r"Load key .*: ([^\n\r]*)",
+        r"(?:Load key .*|Couldn't load public key .*): ([^\n\r]*)",
         errors.SourceDenied,
         "the ssh key can't be read ({0}): give a private key in OpenSSH or PEM form, without a passphrase",
     ),

@@ -1,4 +1,4 @@
-"""Who writes commits at a desk: Git's own user.name and user.email."""
+"""Who writes commits at a desk, and how they are signed: by Git's own configuration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from pathlib import Path
 import git
 
 from gitops_ds import errors
+from gitops_ds.source.signing import OwnConfiguration
+
+_SIGNING = (
+    "gpg.format",
+    "user.signingkey",
+    "gpg.program",
+    "gpg.openpgp.program",
+    "gpg.x509.program",
+    "gpg.ssh.program",
+    "gpg.ssh.defaultkeycommand",
+)
 
 
 def name_and_mail(directory: Path | None) -> tuple[str, str]:
@@ -32,3 +43,16 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
     if not (name and mail):
         raise errors.UsageError("who writes the commit? Set user.name and user.email (git config), or give --author 'Name <mail>'")
     return name, mail
+
+
+def signing(directory: Path | None) -> OwnConfiguration | None:
+    """How the person's git signs there; None unless they said commit.gpgSign, as with `git commit`."""
+    try:
+        listed = git.Git(directory or Path.cwd()).config("--list", "--null", "--includes", strip_newline_in_stdout=False)
+    except (git.GitCommandError, git.GitCommandNotFound, OSError):
+        return None
+    # The last one wins, as in git. A name without a value is yes.
+    said = {name: value if equal else "true" for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)}
+    if said.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
+        return None
+    return OwnConfiguration(tuple((name, said[name]) for name in _SIGNING if name in said))

@@ -11,17 +11,19 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
-from gitops_ds.source import reading, tree
+from gitops_ds.source import reading, signing, tree
 from gitops_ds.source.bare import Bare
+from gitops_ds.source.signing import Signing
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who writes a commit, and when (with a time zone)."""
+    """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all)."""
 
     name: str
     email: str
     at: datetime
+    signing: Signing | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError for what would break the commit's own format."""
@@ -153,10 +155,23 @@ def _commit(bare: Bare, made: str, parent: CommitId, message: str, by: Signature
     """A commit with a Signed-off-by line at the end of its message."""
     signed = f"Signed-off-by: {by.name} <{by.email}>"
     whole = message.rstrip() + "\n"
-    return _loose_commit(bare, made, (parent,), by, whole if signed in whole else f"{whole}\n{signed}\n")
+    text = whole if signed in whole else f"{whole}\n{signed}\n"
+    if by.signing is None:
+        return _loose_commit(bare, made, (parent,), by, text)
+    with signing.prepared(by.signing) as (words, environment):
+        return _loose_commit(bare, made, (parent,), by, text, signed=(words, environment))
 
 
-def _loose_commit(bare: Bare, made: str, parents: Sequence[str], by: Signature, message: str = "\n") -> CommitId:
+def _loose_commit(
+    bare: Bare,
+    made: str,
+    parents: Sequence[str],
+    by: Signature,
+    message: str = "\n",
+    *,
+    signed: tuple[tuple[str, ...], Mapping[str, str]] | None = None,
+) -> CommitId:
+    """A commit of a tree that no ref names; `signed` are the words before the command, and its environment."""
     date = f"{int(by.at.timestamp())} {by.at.strftime('%z')[:5]}"
     environment = {
         f"GIT_{role}_{what}": value
@@ -164,8 +179,9 @@ def _loose_commit(bare: Bare, made: str, parents: Sequence[str], by: Signature, 
         for what, value in (("NAME", by.name), ("EMAIL", by.email), ("DATE", date))
     }
     made = bare.run("rev-parse", "--verify", "--end-of-options", made).text
-    words = ("commit-tree", made, *(word for parent in parents for word in ("-p", parent)))
-    return CommitId(bare.run_as(environment, *words, input=message.encode()).text)
+    before, more = signed or ((), {})
+    words = (*before, "commit-tree", *(("-S",) if signed else ()), made, *(word for parent in parents for word in ("-p", parent)))
+    return CommitId(bare.run_as({**environment, **more}, *words, doing="write a commit of", input=message.encode()).text)
 
 
 def _tree(bare: Bare, commit: CommitId) -> str:
