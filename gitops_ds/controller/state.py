@@ -20,7 +20,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployment import HeldCommit, Left, State
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 
@@ -150,3 +150,26 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         waiting=frozenset(Key(*words) for words in told.get("waiting", ())),
         version=version,
     )
+
+
+async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
+    """The ConfigMaps that hold the state of an owner, the first one first; none where there is no state."""
+    try:
+        first = await cluster.get(CONFIG_MAP, namespace, config_map_name(id))
+    except errors.NotFound:
+        return []
+    return [config_map_name(id), *_parts(first)]
+
+
+async def known(cluster: Cluster, namespace: str) -> Mapping[str, State]:
+    """All states of a namespace, by the owner's id. Raises ClusterError."""
+    found = await cluster.list(CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds"))
+    bodies = [body for body in found.items if _KEY in (body.get("binaryData") or {})]
+    parts = {part for body in bodies for part in _parts(body)}
+    prefix = config_map_name("")
+    ids = [
+        name.removeprefix(prefix)
+        for body in bodies
+        if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts
+    ]
+    return {id: await load(cluster, namespace, id) for id in sorted(ids)}

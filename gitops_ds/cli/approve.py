@@ -1,0 +1,42 @@
+"""`gitops-ds approve`: agrees to one plan that deletes more than the guards allow."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import asking, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.objects import Body
+
+
+def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not re.fullmatch("[0-9a-f]{8,64}", value):
+        raise click.BadParameter(f"{value!r} is no hash of a plan: `gitops-ds plan` and the log end in one")
+    return value
+
+
+@click.command()
+@click.argument("hash", callback=_hash)
+@asking.service
+def approve(**given: Any) -> int:
+    """Agree to the plan with that hash, and to no other."""
+    return options.run(_approve(given))
+
+
+async def _approve(given: dict[str, Any]) -> int:
+    from gitops_ds.model import names
+
+    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+        from gitops_ds.app import asking as service
+
+        body = await service.annotate(cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]})
+        return body, f"{found.id}: plan {given['hash']} is approved"
+
+    await asking.ask(given, work)
+    return 0

@@ -1,0 +1,50 @@
+"""What the commands that steer a service have in common: which service is meant, and how its answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.objects import Body
+
+    Work = Callable[[Cluster, Where, Found], Awaitable[tuple[Body, str]]]
+
+service = options.together(
+    options.option("-C", "--repository", "directory", help="The repository that the service follows; default: the one around you."),
+    options.option("--id", "id", default="", help="The id of the service's state, where a repository has several."),
+    options.connection,
+    options.output("text", "json"),
+    options.common,
+)
+
+
+async def ask(given: dict[str, Any], work: Work) -> Body:
+    """Does the work at the state that is meant, and prints its words, or all as JSON."""
+    from gitops_ds.app import asking, clusters
+
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    where = asking.Where(connection.state_namespace, given["id"], given["directory"])
+    async with clusters.opened(connection) as cluster:
+        found = await asking.find(cluster, where)
+        body, words = await work(cluster, where, found)
+    if given["output"] == "json":
+        options.show_json(asking.as_json(found, body))
+    else:
+        click.echo(words)
+    return body
+
+
+def commit(_: click.Context, __: click.Parameter, value: str) -> str:
+    """The id of a commit, or how it begins."""
+    import re
+
+    if not re.fullmatch("[0-9a-f]{7,64}", value.lower()):
+        raise click.BadParameter(f"{value!r} is no commit: its id, or the first seven digits or more")
+    return value.lower()

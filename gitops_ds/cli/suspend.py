@@ -1,0 +1,63 @@
+"""`gitops-ds suspend` and `resume`: nothing is written for a repository or an agent, while comparing goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import asking, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.objects import Body
+
+
+@click.command()
+@click.argument("agent", required=False)
+@options.namespace
+@asking.service
+def suspend(**given: Any) -> int:
+    """Write nothing for the repository, or for one agent, until it is resumed; what would be written is still told."""
+    return options.run(_suspend(given, suspended=True))
+
+
+@click.command()
+@click.argument("agent", required=False)
+@options.namespace
+@asking.service
+def resume(**given: Any) -> int:
+    """Write again for the repository, or for one agent."""
+    return options.run(_suspend(given, suspended=False))
+
+
+async def _suspend(given: dict[str, Any], *, suspended: bool) -> int:
+    if given["agent"]:
+        return await _agent(given, suspended=suspended)
+    from gitops_ds.model import names
+
+    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+        from gitops_ds.app import asking as service
+
+        body = await service.annotate(cluster, where, found.id, lambda _: {names.SUSPEND: "true" if suspended else None})
+        return body, f"{found.id} is suspended: nothing is written" if suspended else f"{found.id} is resumed"
+
+    await asking.ask(given, work)
+    return 0
+
+
+async def _agent(given: dict[str, Any], *, suspended: bool) -> int:
+    from gitops_ds.app import asking as service
+    from gitops_ds.app import clusters
+    from gitops_ds.model import names
+
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with clusters.opened(connection) as cluster:
+        key = await service.suspend_agent(cluster, given["agent"], given["namespace"], suspended=suspended)
+    if given["output"] == "json":
+        told = {"kind": "Steering", "namespace": key.namespace, "name": key.name, "suspended": suspended}
+        options.show_json({"apiVersion": names.API_VERSION, **told})
+    else:
+        click.echo(f"{key} is {'suspended: nothing is written for its agent' if suspended else 'resumed'}")
+    return 0

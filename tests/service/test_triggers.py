@@ -1,0 +1,181 @@
+"""The commands that steer a service, from outside, on a real API server: its answers, its pauses, its errors."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.service.test_following import agent, image, runs
+from tests.service.test_service import PROGRAM, running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+_numbers = itertools.count()
+
+
+@dataclass
+class Scene:
+    """A service that looks at Git once an hour, and a person beside it."""
+
+    directory: Path
+    plane: controlplane.ControlPlane
+    space: str
+    upstream: gitservers.Upstream
+    url: str
+    log: Path
+
+    def ask(self, *words: str, here: bool = True) -> subprocess.CompletedProcess[str]:
+        where = ("-C", self.url) if here else ()
+        connection = ("--kubeconfig", str(self.plane.kubeconfig), "--state-namespace", self.space)
+        environment: Mapping[str, str] = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(self.directory / "desk")}
+        command = (PROGRAM, *words, *where, *connection)
+        return subprocess.run(
+            command, env=environment, cwd=self.directory, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def told(self, *words: str) -> str:
+        done = self.ask(*words)
+        assert done.returncode == 0, done.stderr + self.log.read_text()
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def runs(self) -> str:
+        return runs(self.plane, self.space)
+
+    def say(self) -> str:
+        return self.log.read_text()
+
+
+@pytest.fixture
+def space(api_server: controlplane.ControlPlane) -> str:
+    name = f"triggers-{next(_numbers)}-{os.getpid()}"
+    api_server.kubectl("create", "namespace", name)
+    return name
+
+
+@contextlib.contextmanager
+def service(directory: Path, plane: controlplane.ControlPlane, space: str, **settings: object) -> Iterator[Scene]:
+    with gitservers.http_git_server(directory / "git") as server:
+        upstream = server.repository("fleet")
+        upstream.commit(agent(space, 1))
+        (directory / "token").write_text(server.password)
+        (directory / "ca").write_bytes(server.authority)
+        credentials = {"username": server.user, "tokenFile": str(directory / "token"), "caFile": str(directory / "ca")}
+        url = f"{server.url}/fleet"
+        file = directory / "settings.yaml"
+        told = {
+            "repository": {"url": url, "interval": "1h", "retryInterval": "1s", "credentials": credentials},
+            "cluster": {"namespace": space},
+            **settings,
+        }
+        file.write_text(json.dumps(told))
+        with running(directory, plane, "--state-namespace", space, "--settings", str(file)) as (_, log):
+            scene = Scene(directory, plane, space, upstream, url, log)
+            until(lambda: scene.runs() == image(1), scene.say, 60)
+            until(lambda: "is applied" in scene.say(), scene.say, 60)
+            yield scene
+            assert "Traceback" not in scene.say()
+
+
+def test_a_pass_is_asked_for_and_its_end_is_told(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    with service(tmp_path, api_server, space) as scene:
+        commit = scene.upstream.commit(agent(space, 2))
+        assert scene.told("reconcile", "--wait") == f"success: commit {commit[:12]} is applied: 1 written\n"
+        assert scene.runs() == image(2)
+        assert scene.told("reconcile").startswith("asked for a pass of ")
+
+        bad = scene.upstream.commit({"agent.json": "{"})
+        refused = scene.ask("reconcile", "--wait", "-o", "json")
+        assert refused.returncode == 1
+        told = json.loads(refused.stdout)
+        assert told["kind"] == "Steering"
+        assert told["outcome"].startswith(f"failure: commit {bad[:12]} is not applied")
+        assert told["handledAt"] == told["requestedAt"] != ""
+
+
+def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    with service(tmp_path, api_server, space) as scene:
+        assert "nothing is written" in scene.told("suspend")
+        second = scene.upstream.commit(agent(space, 2))
+        waiting = scene.ask("reconcile", "--wait")
+        assert (waiting.returncode, waiting.stdout) == (1, f"suspended: 1 changes of commit {second[:12]} wait\n")
+        assert scene.runs() == image(1)
+        scene.told("resume")
+        until(lambda: scene.runs() == image(2), scene.say, 60)
+
+        third = scene.upstream.commit(agent(space, 3))
+        assert json.loads(scene.told("hold", third[:12], "-o", "json"))["hold"] == [third[:12]]
+        assert scene.ask("reconcile", "--wait").stdout.startswith(
+            f"failure: commit {third[:12]} is not applied; the last good one stays"
+        )
+        assert scene.runs() == image(2)
+        scene.told("release", third)
+        until(lambda: scene.runs() == image(3), scene.say, 60)
+        again = scene.ask("release", third)
+        assert (again.returncode, "is not held" in again.stderr) == (1, True)
+
+
+def test_one_agent_pauses(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    with service(tmp_path, api_server, space) as scene:
+        scene.told("suspend", "ds/agent", "-n", space)
+        scene.upstream.commit(agent(space, 2))
+        assert "is suspended (`gitops-ds resume agent`)" in scene.told("reconcile", "--wait")
+        assert scene.runs() == image(1)
+        scene.told("resume", "agent", "-n", space)
+        until(lambda: scene.runs() == image(2), scene.say, 60)
+        missing = scene.ask("suspend", "nobody", "-n", space)
+        assert (missing.returncode, "not found" in missing.stderr) == (3, True)
+
+
+def test_a_plan_is_approved(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{space}"}}
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    api_server.kubectl("apply", "-f", str(tmp_path / "node.json"))
+    with service(tmp_path, api_server, space, apply={"prune": True, "guards": {"maxNodesLost": 0}}) as scene:
+        kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": space}}
+        scene.upstream.commit({"agent.json": json.dumps(kept)})
+        refused = scene.told("reconcile", "--wait")
+        assert "approve" in refused
+        assert scene.runs() == image(1)
+        (hash,) = {word.strip("`().,;:") for word in refused.split() if len(word.strip("`().,;:")) == 16 and word[-4:] != "done"}
+        scene.told("approve", "0" * 16)
+        scene.told("reconcile", "--wait")
+        assert scene.runs() == image(1)
+        scene.told("approve", hash)
+        until(lambda: scene.runs() == "", scene.say, 60)
+
+
+def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+    nobody = Scene(tmp_path, api_server, space, None, "https://git.example.com/fleet", tmp_path / "log")  # type: ignore[arg-type]
+    for words in (("reconcile",), ("suspend",), ("resume",), ("approve", "0" * 16), ("hold", "a" * 40), ("release", "a" * 40)):
+        done = nobody.ask(*words)
+        assert (done.returncode, done.stdout) == (3, ""), words
+        assert f"no state is in namespace {space}" in done.stderr
+    for words in (("approve", "what?"), ("hold", "main"), ("release", "abc")):
+        assert nobody.ask(*words).returncode == 2, words
+
+    for number in (1, 2):  # what `apply` leaves, of two repositories
+        directory = tmp_path / f"repository-{number}"
+        directory.mkdir()
+        for name, text in agent(space, number).items():
+            (directory / name).write_text(text.replace('"agent"', f'"agent-{number}"'))
+        for git in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
+            subprocess.run(("git", "-C", str(directory), *git), env=gitservers.GIT_ENVIRONMENT, check=True)
+        done = nobody.ask("apply", str(directory), here=False)
+        assert done.returncode == 0, done.stderr
+    several = nobody.ask("reconcile", here=False)
+    assert (several.returncode, "say which with -C or --id" in several.stderr) == (2, True)
+    other = nobody.ask("reconcile", "--id", "unknown", here=False)
+    assert (other.returncode, "no state unknown" in other.stderr) == (3, True)
+    elsewhere = nobody.ask("reconcile")
+    assert (elsewhere.returncode, "no service follows https://git.example.com/fleet" in elsewhere.stderr) == (3, True)
+    late = nobody.ask("reconcile", "--wait", "--timeout", "1s", "-C", str(tmp_path / "repository-1"), here=False)
+    assert (late.returncode, "not answered after 1 seconds" in late.stderr) == (1, True)
