@@ -10,7 +10,6 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.controller import fleet
 from gitops_ds.controller.fleet import Agent
-from gitops_ds.kinds import pools as pooling
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Counts, OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.decision import Blame, Health, HealthState
@@ -251,15 +250,11 @@ def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     """Every node, a part at a time."""
     agents, query, first = view.agents(), asked.get("q", ""), _first(asked)
     found = agents[0].seen.nodes if agents else ()
+    where = fleetmap.places(found, view.pools())
     terms = query.lower().split()
-    shown = [
-        (node, pool, zone)
-        for node in found
-        for pool, zone in [(pooling.pool_of(node, view.pools()), fleetmap.zone_of(node))]
-        if all(term in f"{node.name} {pool} {zone}".lower() for term in terms)
-    ]
+    shown = [one for one in found if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)]
     part = shown[first - 1 : first - 1 + PART]
-    here = {node.name for node, _, _ in part}
+    here = {one.name for one in part}
     pods: Counter[str] = Counter()
     troubles: dict[str, list[tuple[Key, str]]] = {}
     for one in agents:
@@ -267,10 +262,7 @@ def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
         for trouble in one.health.nodes:
             if trouble.node in here and trouble.reason != "Outdated":
                 troubles.setdefault(trouble.node, []).append((one.key, trouble.reason))
-    rows = [
-        NodeRow(node, pool, zone, _node_state(node), pods[node.name], tuple(troubles.get(node.name, ())))
-        for node, pool, zone in part
-    ]
+    rows = [NodeRow(one, *where[one.name], _node_state(one), pods[one.name], tuple(troubles.get(one.name, ()))) for one in part]
     return {"tab": "Nodes", "rows": rows, "count": len(shown), "query": query, **_part(first, asked)}
 
 
@@ -285,16 +277,17 @@ def node(view: View, name: str) -> dict[str, Any]:
     if found is None:
         raise errors.NotFound(f"no node {name}: it may have left the cluster", 404, "NotFound")
     rows, elsewhere = [], []
+    where = fleetmap.places([found], view.pools())
     for one in agents:
         seen = replace(one.seen, nodes=(found,), pods=tuple(pod for pod in one.seen.pods if pod.node == name))
         health = replace(one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name))
-        drawn = fleetmap.draw(replace(one, seen=seen, health=health), view.pools())
+        drawn = fleetmap.draw(replace(one, seen=seen, health=health), where)
         cell = drawn.by_node.get(name)
         if cell is None or cell.state == "n":
             elsewhere.append(one.key)
         else:
             rows.append((one.key, cell, one.commit_of(cell.revision) if cell.revision else ""))
-    place = {"pool": pooling.pool_of(found, view.pools()), "zone": fleetmap.zone_of(found)}
+    place = dict(zip(("pool", "zone"), where[name], strict=True))
     return {"tab": "Nodes", "node": found, "rows": rows, "elsewhere": elsewhere, **place}
 
 

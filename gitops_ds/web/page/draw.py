@@ -56,6 +56,7 @@ class Pages:
     def __init__(self, view: View) -> None:
         self.view = view
         self._maps: OrderedDict[object, tuple[Agent, FleetMap]] = OrderedDict()
+        self._places: tuple[object, Mapping[str, tuple[str, str]]] = (None, {})
         loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
         self._jinja = jinja2.Environment(
             loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, auto_reload=False
@@ -76,11 +77,18 @@ class Pages:
         """The agent's map, drawn once for each look at it."""
         kept = self._maps.get(agent.key)
         if kept is None or kept[0] is not agent:
-            kept = self._maps[agent.key] = (agent, fleetmap.draw(agent, self.view.pools()))
+            kept = self._maps[agent.key] = (agent, fleetmap.draw(agent, self.places_of(agent)))
         self._maps.move_to_end(agent.key)
         while len(self._maps) > _KEPT:
             self._maps.popitem(last=False)
         return kept[1]
+
+    def places_of(self, agent: Agent) -> Mapping[str, tuple[str, str]]:
+        """Pool and zone of the nodes; they are the same for every agent until a node changes."""
+        nodes = agent.seen.nodes
+        if self._places[0] is not nodes:
+            self._places = (nodes, fleetmap.places(nodes, self.view.pools()))
+        return self._places[1]
 
     def draw(self, template: str, root: str, told: Mapping[str, Any]) -> Drawn:
         """The page of a template."""

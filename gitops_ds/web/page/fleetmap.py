@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.core import decide
 from gitops_ds.core.fleet import Fleet, Spot
@@ -34,8 +36,7 @@ STATES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True, gc=False):
     """A node as the map shows it. `revision` is what its pod runs."""
 
     node: str
@@ -100,8 +101,16 @@ def zone_of(node: Node) -> str:
     return next((node.labels[label] for label in _ZONES if node.labels.get(label)), "")
 
 
-def draw(agent: Agent, pools: Sequence[Pool]) -> FleetMap:
-    """The agent's map. Groups are sorted by pool and zone, those where it is not meant to run last, nodes by name."""
+def places(nodes: Sequence[Node], pools: Sequence[Pool]) -> Mapping[str, tuple[str, str]]:
+    """Pool and zone of every node, by its name."""
+    return {node.name: (pooling.pool_of(node, pools), zone_of(node)) for node in nodes}
+
+
+def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
+    """The agent's map; `where` is what `places` told.
+
+    Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
+    """
     spread = decide.layout(agent.seen)
     by_hash = {revision.hash: revision for revision in agent.history}
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
@@ -109,18 +118,13 @@ def draw(agent: Agent, pools: Sequence[Pool]) -> FleetMap:
     letters = {shade.number: shade.letter for shade in shades}
     reasons = tuple(sorted({trouble.reason for trouble in agent.health.nodes}))
     numbers = {reason: number for number, reason in enumerate(reasons)}
-    nodes = {node.name: node for node in agent.seen.nodes}
     grouped: dict[tuple[str, str], list[Cell]] = {}
-    where: dict[int, tuple[str, str]] = {}  # nodes of a pool share their labels' values: asked once for each distinct set
     for spot in spread.spots:
-        node = nodes.get(spot.node)
-        place = ("", "") if node is None else where.get(id(node.labels))
-        if place is None and node is not None:
-            place = where[id(node.labels)] = (pooling.pool_of(node, pools), zone_of(node))
-        state, pod = _state(spread, spot, troubles.get(spot.node))
-        cell = _cell(spot.node, state, pod, troubles.get(spot.node), (by_hash, letters, numbers))
-        if node is not None or pod is not None:
-            grouped.setdefault(place or ("", ""), []).append(cell)
+        trouble = troubles.get(spot.node)
+        state, pod = _state(spread, spot, trouble)
+        if spot.node in where or pod is not None:  # a node that left may still have a pod
+            cell = _cell(spot.node, state, pod, trouble, (by_hash, letters, numbers))
+            grouped.setdefault(where.get(spot.node, ("", "")), []).append(cell)
     drawn = (Group(pool, zone, tuple(cells)) for (pool, zone), cells in sorted(grouped.items()))
     groups = tuple(sorted(drawn, key=lambda group: not group.meant))
     all_cells = [cell for group in groups for cell in group.cells]
