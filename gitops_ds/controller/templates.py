@@ -125,7 +125,7 @@ class Templates:
     def _changes(self, now: frozenset[CommitId]) -> str:
         """Which objects came, changed or went since the last tip, in words."""
         if self._before is None:
-            return f"{len(now)} objects hold templates"
+            return f"{len(now)} objects hold templates" if len(now) != 1 else "1 object holds templates"
         moved = {commit.partition("@")[0]: "changed" for commit in now - self._before}
         moved |= {gone: "is gone" for commit in self._before if (gone := commit.partition("@")[0]) not in self._held}
         told = [f"{source} {what}" for source, what in sorted(moved.items())]

@@ -1,0 +1,36 @@
+"""The settings of templates in the cluster, and of what may be named at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.controller.held_templates import Chosen
+from gitops_ds.errors import SettingsError
+from gitops_ds.model.objects import CONFIG_MAP, SECRET
+from gitops_ds.plan.allowed import Allowed
+from gitops_ds.settings import service
+
+
+def test_templates_are_looked_for_only_when_asked() -> None:
+    assert service.parse({}).templates is None
+    assert service.parse({"templates": {}}).templates == Chosen(kinds=(CONFIG_MAP, SECRET))
+    said = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
+    assert service.parse({"templates": said}).templates == Chosen("a=b", ("x",), (SECRET,), anywhere=True)
+
+
+def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
+    told = service.parse({"cluster": {"namespace": "elsewhere"}})
+    assert told.asked.allowed == Allowed(home="elsewhere")
+    said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
+    found = service.parse({"apply": {"allow": said}}).asked.allowed
+    assert found == Allowed(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, home="gitops-ds")
+
+
+@pytest.mark.parametrize("line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"])
+def test_other_shapes_are_refused_with_their_place(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(line)
+    with pytest.raises(SettingsError, match=r"settings\.yaml:1:"):
+        service.read(str(file))
