@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gitops_ds.cluster.fence import Fence
+from gitops_ds.cluster.tally import Tally
 from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
 
@@ -21,15 +22,18 @@ class Connection:
 
 
 @asynccontextmanager
-async def fenced(connection: Connection, fence: Fence) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same without one, with connections of its own: for the lease alone."""
+async def fenced(connection: Connection, fence: Fence, tally: Tally) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """The cluster behind a fence, and the same without one, with connections of its own: for the lease alone.
+
+    `tally` counts the requests of the first.
+    """
     from gitops_ds import __version__
     from gitops_ds.cluster import access, http
     from gitops_ds.cluster.fence import Fenced
 
     found = access.access(connection.kubeconfig, connection.context)
     async with (
-        http.HttpCluster(found, f"gitops-ds/{__version__}", guard=fence.check) as cluster,
+        http.HttpCluster(found, f"gitops-ds/{__version__}", guard=fence.check, tally=tally) as cluster,
         http.HttpCluster(found, f"gitops-ds/{__version__} leader-election") as free,
     ):
         yield Fenced(cluster, fence), free

@@ -7,7 +7,7 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +16,21 @@ from gitops_ds.app import clusters, leading
 from gitops_ds.app.clusters import Connection
 from gitops_ds.app.parts import Part
 from gitops_ds.cluster.fence import Fence
-from gitops_ds.controller import events, probe
+from gitops_ds.cluster.tally import Tally
+from gitops_ds.controller import events, observing, probe
 from gitops_ds.controller.lease import Election
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import State
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from gitops_ds.app.following import Following
+    from gitops_ds.app.templating import Templating
 
 Say = Callable[[str], None]
 GRACE = 4.0  # seconds that a pass or a turn has to come to its end
@@ -66,26 +71,40 @@ class Probes:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What Prometheus is told of, beside the facts."""
+
+    observed: observing.Observing
+    controller: Controller
+    tally: Tally
+
+
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     """Runs until SIGTERM or SIGINT. `at_desk`: local repositories and the person's own ssh are theirs to use.
 
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
     """
-    stopping, hearers, fence = _asked_to_stop(), Hearers([emit]), Fence(leading.steady)
+    stopping, hearers, fence, tally = _asked_to_stop(), Hearers([emit]), Fence(leading.steady), Tally()
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
         if service.journal.path:
             journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
             stack.callback(journal.close)
             hearers.hearing.append(journal.hear)
-        cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence))
+        cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence, tally))
         version = await cluster.version()
-        parts: list[Part] = list(_followings(service, cluster, hearers.tell, at_desk))
+        deployers = list(_followings(service, cluster, hearers.tell, at_desk))
         hear = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
-        parts.append(_controller(service, cluster, hear))
+        controller = _controller(service, cluster, hear)
+        home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline)
+        observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear)
+        hearers.hearing.append(observed.hear)
+        parts: list[Part] = [*deployers, controller, observed]
         election = leading.election(service, free, fence, hear)
         if service.listen:
-            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election)))
+            asked = Scraped(observed, controller, tally)
+            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election), asked))
         if service.powers is Powers.FULL and election is None:
             stack.push_async_callback(probe.remove, cluster, service.cluster.namespace)
         duty = leading.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
@@ -108,7 +127,13 @@ def _asked_to_stop() -> asyncio.Event:
     return stopping
 
 
-def _followings(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> Iterable[Part]:
+def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, State]:
+    """What each owner remembers, by its id; of those that looked once."""
+    loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
+    return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
+
+
+def _followings(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> Iterable[Following | Templating]:
     """The deployers: one for each repository, and one for the templates in the cluster."""
     if not service.repositories and service.templates is None:
         return
@@ -134,13 +159,19 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     return controller
 
 
-async def _listening(service: Service, hearers: Hearers, probes: Probes) -> Callable[[], Awaitable[None]]:
+async def _listening(service: Service, hearers: Hearers, probes: Probes, asked: Scraped) -> Callable[[], Awaitable[None]]:
     """Serves the web face; returns what ends it."""
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.report import metrics
     from gitops_ds.web import server
 
-    counters = metrics.Metrics()
+    inside = metrics.Inside(
+        agents=asked.observed.lines,
+        requests=lambda: asked.tally.answered,
+        waiting=lambda: asked.controller.waiting,
+        ages=lambda: asked.controller.ages,
+    )
+    counters = metrics.Metrics(inside)
     hearers.hearing.append(counters.hear)
     faces = [server.probes(probes.stuck, probes.unready), server.exposition(counters), _hooks(service, hearers.tell, probes.parts)]
     runner = await server.serve(service.listen, *faces)

@@ -26,6 +26,7 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
+from gitops_ds.cluster.tally import Tally
 from gitops_ds.kinds import brief, revisions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
@@ -52,23 +53,28 @@ class _Request:
     wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
 
 
-@dataclass(slots=True)
-class _Tally:
-    sent: int = 0
-
-
 class HttpCluster:
     """One API server. Use it as an async context manager; it holds a pool of connections."""
 
-    def __init__(self, access: Access, user_agent: str = "gitops-ds", *, guard: Callable[[], None] = lambda: None) -> None:
-        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise."""
+    def __init__(
+        self,
+        access: Access,
+        user_agent: str = "gitops-ds",
+        *,
+        guard: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+    ) -> None:
+        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise.
+
+        `tally` counts what goes out.
+        """
         self._access = access
         self._user_agent = user_agent
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
-        self._tally = _Tally()
+        self._tally = tally or Tally()
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pool."""
@@ -262,7 +268,7 @@ class HttpCluster:
         if authorization:
             headers.append(("Authorization", authorization))
         try:
-            return await self._session.request(
+            reply = await self._session.request(
                 request.method,
                 yarl.URL(self._access.url + request.path, encoded=True),
                 data=None if request.body is None else orjson.dumps(request.body),
@@ -274,7 +280,10 @@ class HttpCluster:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._tally.answered[request.method, ""] += 1
             raise self._unreachable(error) from error
+        self._tally.answered[request.method, str(reply.status)] += 1
+        return reply
 
     def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
         why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__

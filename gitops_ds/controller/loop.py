@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from enum import StrEnum
 
@@ -62,6 +62,7 @@ class Controller:
         self._shadow = Shadow()
         self._news = asyncio.Event()
         self._listeners: list[Callable[[Set[Key]], None]] = []
+        self._heard: dict[Resource, float] = {}
         self._stopping = False
         self._acting = True
         self._turns: dict[asyncio.Task[None], float] = {}
@@ -84,6 +85,17 @@ class Controller:
     def listen(self, moved: Callable[[Set[Key]], None]) -> None:
         """`moved` is told, as it happens, whose observation changed; it must be quick."""
         self._listeners.append(moved)
+
+    @property
+    def waiting(self) -> int:
+        """How many DaemonSets wait for a turn."""
+        return len(self._queue)
+
+    @property
+    def ages(self) -> Mapping[str, float]:
+        """For how many seconds nothing was heard of each watch, by the plural of its kind; bookmarks come every minute or so."""
+        now = asyncio.get_running_loop().time()
+        return {resource.plural: now - heard for resource, heard in self._heard.items()}
 
     @property
     def unready(self) -> str:
@@ -132,6 +144,8 @@ class Controller:
     def _hear(self, resource: Resource, told: Told) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
             self._beware(told)
+        if not isinstance(told, Failing):
+            self._heard[resource] = asyncio.get_running_loop().time()
         match told:
             case Listing(items=items, version=version):
                 self._emit(Listed(self._clock(), resource, len(items), version))

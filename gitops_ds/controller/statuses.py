@@ -50,8 +50,9 @@ class Statuses:
         self._owners: set[str] = set()
         self._next: dict[Key, float] = {}
 
-    async def run(self) -> None:
-        """Writes what changes until it is cancelled. What can't be written now is written later."""
+    async def run(self, acting: Callable[[], bool] = lambda: True) -> None:
+        """Writes what changes, as long as we are `acting`, or until it is cancelled. What can't be written now is written later."""
+        self._known, self._owners = {}, set()  # another may have written since
         changes, loop = self._standings.changed(), asyncio.get_running_loop()
         pending = {agent.key for agent in self._standings.agents()}
         while True:
@@ -59,6 +60,8 @@ class Statuses:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wait):
                     pending |= await anext(changes)
+            if not acting():
+                return
             due = {key for key in pending if self._next.get(key, 0.0) <= loop.time()}
             try:
                 await self._learn()

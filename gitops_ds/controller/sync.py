@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.controller import deploy, live, state
@@ -20,7 +21,17 @@ from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Plan, Refusal
-from gitops_ds.model.deployment import CommitRejected, NewCommit, PassEnded, PassFailed, State, Unchanged, Withheld
+from gitops_ds.model.deployment import (
+    CommitRejected,
+    GitTook,
+    NewCommit,
+    PassEnded,
+    PassFailed,
+    PassTook,
+    State,
+    Unchanged,
+    Withheld,
+)
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
@@ -29,6 +40,8 @@ from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.source.reading import Movement
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
@@ -82,7 +95,8 @@ class Loop:
 
     def __init__(self, source: Source, place: Place, asked: Asked, emit: Emit, timing: Timing) -> None:
         """Nothing runs until `run`."""
-        self._source, self._asked, self._emit, self._timing = source, asked, self._say, timing
+        self._source = replace(source, tip=self._timed(source.tip), snapshot=self._timed(source.snapshot))
+        self._asked, self._emit, self._timing = asked, self._say, timing
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
         self._place = replace(place, clock=timing.clock)
@@ -99,6 +113,7 @@ class Loop:
         self._failures, self._complaint = 0, ""
         self._stopping = False
         self._state: State | None = None
+        self._left: State | None = None
         self._choice: Choice | None = None
         self._told: CommitId | None = None
         self._distrust = ""
@@ -108,6 +123,26 @@ class Loop:
         self._withheld: frozenset[Refusal] = frozenset()
         self._moved = 0.0
         self.first_pass = asyncio.Event()
+
+    def _timed(self, talk: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """The same talk with Git; how long it took is told."""
+
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            began, well = asyncio.get_running_loop().time(), False
+            try:
+                found = await talk(*args, **kwargs)
+                well = True
+                return found
+            finally:
+                self._given(GitTook(self._timing.clock(), asyncio.get_running_loop().time() - began, well))
+
+        return timed
+
+    @property
+    def remembers(self) -> State | None:
+        """What the last pass left, None before the first one."""
+        self._left = self._state or self._left
+        return self._left
 
     def _say(self, told: Record) -> None:
         """Of a commit only the leader tells; that something fails is told by each."""
@@ -238,7 +273,7 @@ class Loop:
             self._failed(error)
 
     async def _pass(self) -> None:
-        self._outcome, self._spent, steering = "", False, Steering()
+        began, self._outcome, self._spent, steering = asyncio.get_running_loop().time(), "", False, Steering()
         try:
             if self._requests.changed:
                 self._state = None  # and so it is read again
@@ -256,6 +291,8 @@ class Loop:
             self._failures, self._complaint = 0, ""
             if left:
                 self._ask_in(self._timing.retry)
+        took = asyncio.get_running_loop().time() - began
+        self._given(PassTook(self._timing.clock(), took, well=not self._failures))
 
     def _failed(self, error: errors.GitopsError) -> None:
         self._failures += 1

@@ -149,3 +149,21 @@ class Unchanged(Record):
     """Git was looked at, and neither it nor the cluster moved since the last pass."""
 
     commit: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class Took(Record):
+    """How many seconds something took, and whether it came to a good end. For metrics."""
+
+    seconds: float
+    well: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PassTook(Took):
+    """A pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitTook(Took):
+    """A talk with the Git server: what a branch points at, or a commit's files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gitops_ds.model.decision import Health, HealthState
+from gitops_ds.model.decision import Health, HealthState, Tally
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Record
 
@@ -88,3 +88,18 @@ class RolloutFailed(Standing):
     commit: CommitId
     revision: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLine:
+    """What is counted of one agent."""
+
+    namespace: str
+    name: str
+    ready: bool
+    health: HealthState
+    sync: str
+    suspended: bool
+    commit: str
+    tally: Tally
+    losses: tuple[Loss, ...] = ()

@@ -156,7 +156,7 @@ def deployed(heard: Record, state: About) -> Told | None:
         case trust.VerificationFailed(message=message):
             return Told(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
         case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
-            pruning = [refusal.message for refusal in refusals if refusal.guard in _PRUNE]
+            pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNE_GUARDS]
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
             return Told(state, "Applied", f"{short(commit)}: {writes} objects written") if writes else None
@@ -184,7 +184,7 @@ _WITHHELD = {
     "not-allowed": "NotAllowed",
     "owned-by-other": "OwnedByOther",
 }
-_PRUNE = frozenset(("empty-render", "share-of-nodes", "too-many-deletes"))
+PRUNE_GUARDS = frozenset(("empty-render", "share-of-nodes", "too-many-deletes"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,110 @@
-"""Counters for Prometheus, folded from records; never a node's name or a commit's subject as a label."""
+"""What Prometheus is told: counters folded from records, and how things stand, reckoned when it asks.
+
+Never a node's name or a commit's subject is a label, and the number of agents that are told of is bounded.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from collections import Counter as Tallied
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from gitops_ds.model import deployment, leading, record, steering
 from gitops_ds.model.change import Drift
+from gitops_ds.model.decision import Tally
 from gitops_ds.model.record import Record
+from gitops_ds.model.standing import AgentLine
+from gitops_ds.report.events import PRUNE_GUARDS
+
+AGENTS = 2000  # of so many at most
+PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
+GIT_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is asked of the service itself at each scrape.
+
+    `requests` are those to the API server by method and code, `waiting` the agents that wait for a turn, `ages` the seconds since
+    each watch was heard of, by the plural of its kind, `paused` the owners that are suspended.
+    """
+
+    agents: Callable[[], Iterable[AgentLine]] = tuple
+    requests: Callable[[], Mapping[tuple[str, str], int]] = dict
+    waiting: Callable[[], int] = int
+    ages: Callable[[], Mapping[str, float]] = dict
+
+
+class _Standing(Collector):
+    """How things stand, at each scrape anew."""
+
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+
+    def collect(self) -> Iterator[Metric]:
+        """The families."""
+        agents = list(islice(self._inside.agents(), AGENTS + 1))
+        yield from _agents(agents[:AGENTS])
+        yield GaugeMetricFamily(
+            "gitopsds_agents_left_out", "Whether agents are left out, for there are too many.", len(agents) > AGENTS
+        )
+        sent = CounterMetricFamily("gitopsds_api_requests", "Requests to the API server.", labels=["method", "code"])
+        for (method, code), count in sorted(self._inside.requests().items()):
+            sent.add_metric([method, code], count)
+        yield sent
+        yield GaugeMetricFamily("gitopsds_queue_depth", "Agents that wait for a turn of the controller.", self._inside.waiting())
+        ages = GaugeMetricFamily("gitopsds_watch_age_seconds", "Seconds since a watch was heard of.", labels=["resource"])
+        for resource, age in sorted(self._inside.ages().items()):
+            ages.add_metric([resource], age)
+        yield ages
+
+
+def _agents(agents: Iterable[AgentLine]) -> Iterator[Metric]:
+    which = ["namespace", "name"]
+    told = [*which, "ready", "health", "sync", "suspended", "revision"]
+    info = GaugeMetricFamily("gitopsds_resource_info", "How an agent stands, and which commit it is of.", labels=told)
+    nodes = GaugeMetricFamily(
+        "gitopsds_daemonset_nodes", "The nodes that shall run it, each in one state.", labels=[*which, "state"]
+    )
+    lost = GaugeMetricFamily(
+        *("gitopsds_coverage_lost_nodes", "Nodes that lost it without a commit."), labels=[*which, "pool", "cause"]
+    )
+    for agent in agents:
+        name = [agent.namespace, agent.name]
+        told = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended), agent.commit]
+        info.add_metric([*name, *told], 1)
+        for state in Tally.__dataclass_fields__:
+            nodes.add_metric([*name, state], getattr(agent.tally, state))
+        for (pool, cause), count in sorted(Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()):
+            lost.add_metric([*name, pool, cause], count)
+    yield from (info, nodes, lost)
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
 
 
 class Metrics:
     """The service's own metrics in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: Inside | None = None) -> None:
         """All begin at zero."""
         self._registry = CollectorRegistry()
         made = self._registry
+        made.register(_Standing(inside or Inside()))
+        self._took = Histogram("gitopsds_reconcile_duration_seconds", "How long passes took.", registry=made, buckets=PASS_SECONDS)
+        self._git = Histogram(
+            *("gitopsds_git_fetch_duration_seconds", "How long talks with Git took.", ["result"]),
+            registry=made,
+            buckets=GIT_SECONDS,
+        )
+        self._pruned = Counter("gitopsds_prune_refused", "Passes in which a guard held back deletions.", ["guard"], registry=made)
         self._passes = Counter("gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made)
         self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
         self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
@@ -33,6 +122,7 @@ class Metrics:
     def hear(self, told: Record) -> None:
         """Counts one record."""
         self._asked(told)
+        self._timed(told)
         match told:
             case deployment.PassEnded(at=at, commit=commit, refusals=refusals):
                 self._passes.labels("success").inc()
@@ -41,6 +131,8 @@ class Metrics:
                 self._info.labels(commit or "").set(1)
                 for refusal in refusals:
                     self._refused.labels(refusal.guard).inc()
+                for guard in {refusal.guard for refusal in refusals} & PRUNE_GUARDS:
+                    self._pruned.labels(guard).inc()
             case deployment.Unchanged(at=at):
                 self._passes.labels("unchanged").inc()
                 self._last.set(at)
@@ -60,16 +152,28 @@ class Metrics:
                 self._differed.labels(what.value).inc()
             case record.Compared(differences=differences):
                 self._compared.labels("differed" if differences else "agreed").inc()
+            case _:
+                pass
+
+    def _timed(self, told: Record) -> None:
+        match told:
+            case deployment.PassTook(seconds=seconds):
+                self._took.observe(seconds)
+            case deployment.GitTook(seconds=seconds, well=well):
+                self._git.labels("success" if well else "failure").observe(seconds)
+            case _:
+                pass
+
+    def _asked(self, told: Record) -> None:
+        match told:
+            case steering.HookHeard(result=result):
+                self._hooks.labels(result.value).inc()
             case leading.StandsBy() | leading.LeaderLost():
                 self._leader.set(0)
             case leading.LeaderElected():
                 self._leader.set(1)
             case _:
                 pass
-
-    def _asked(self, told: Record) -> None:
-        if isinstance(told, steering.HookHeard):
-            self._hooks.labels(told.result.value).inc()
 
     def text(self) -> bytes:
         """The exposition text. https://prometheus.io/docs/instrumenting/exposition_formats/"""

@@ -16,7 +16,7 @@ from gitops_ds.controller.held_templates import Chosen
 from gitops_ds.controller.loop import Powers
 from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
-from gitops_ds.settings import applying, election, listening, repository, templates, webhook
+from gitops_ds.settings import applying, durations, election, listening, repository, templates, webhook
 from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.listening import PageSettings
 from gitops_ds.settings.repository import RepositorySettings
@@ -56,7 +56,8 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json.
+    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json. `progress_deadline` is in
+    seconds.
 
     `allowed` are the programs that may render what the repository says. `direct`: pods are bound to their nodes by us, not by a
     scheduler.
@@ -71,6 +72,7 @@ class Service:
     page: PageSettings = field(default_factory=PageSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
     journal: JournalSettings = JournalSettings()
+    progress_deadline: float = 600.0
     log_format: str = "text"
     allowed: Allowed = PROGRAMS
     templates: Chosen | None = None
@@ -127,6 +129,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
         webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
         journal=_journal(told.get("journal") or {}),
+        progress_deadline=durations.seconds((told.get("health") or {}).get("progressDeadline", 600.0)),
         log_format=log.get("format") or "text",
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
         templates=templates.parse(told["templates"] or {}) if "templates" in told else None,

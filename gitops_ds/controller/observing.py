@@ -1,0 +1,95 @@
+"""How the agents of a cluster stand, as a part of the service: looked at always, told and written down by whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gitops_ds.controller import fleet
+from gitops_ds.controller.fleet import Agent
+from gitops_ds.controller.standing import Standings, Watched
+from gitops_ds.controller.statuses import Statuses
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import State
+from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.standing import AgentLine
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds."""
+
+    cluster: Cluster
+    namespace: str
+    deadline: float
+
+
+class Observing:
+    """The part. `states` gives what each owner remembers, by its id; `emit` is told what becomes of agents while we act."""
+
+    unready = ""
+    standing_for = 0.0
+
+    def __init__(self, home: Home, controller: Watched, states: Callable[[], Mapping[str, State]], emit: Emit) -> None:
+        self._emit, self._acting = emit, asyncio.Event()
+        self._acting.set()
+        self._stopping = asyncio.Event()
+        self.standings = Standings(controller, states, time.time, self._tell, deadline=home.deadline)
+        self._statuses = Statuses(home.cluster, home.namespace, self.standings, states, time.time)
+
+    def hear(self, told: Record) -> None:
+        """What the other parts tell."""
+        self.standings.hear(told)
+
+    def _tell(self, told: Record) -> None:
+        if self._acting.is_set():
+            self._emit(told)
+
+    def act(self) -> None:
+        """Tells, and writes status objects, from now on."""
+        self._acting.set()
+
+    def rest(self) -> None:
+        """Only looks from now on."""
+        self._acting.clear()
+
+    def stop(self) -> None:
+        """Ends `run`."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Runs until `stop`."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.standings.run()), group.create_task(self._write())]
+            await self._stopping.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _write(self) -> None:
+        while True:
+            await self._acting.wait()
+            await self._statuses.run(self._acting.is_set)
+
+    def lines(self) -> Iterable[AgentLine]:
+        """What metrics say of each agent that somebody of ours owns."""
+        return (line(agent, self.standings) for agent in self.standings.agents() if fleet.owner(agent.seen))
+
+
+def line(agent: Agent, standings: Standings) -> AgentLine:
+    """One of them."""
+    daemonset = agent.seen.daemonset
+    return AgentLine(
+        namespace=agent.key.namespace,
+        name=agent.key.name,
+        ready=agent.health.state is HealthState.HEALTHY,
+        health=agent.health.state,
+        sync=fleet.sync_of(agent)[0],
+        suspended=daemonset.suspended,
+        commit=daemonset.annotations.get(names.COMMIT, ""),
+        tally=agent.health.tally,
+        losses=standings.losses(agent.key),
+    )
