@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.trust import Trust
 from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.source import github_app, matching
+from gitops_ds.source import github_app, keyring, matching
 from gitops_ds.source.address import Address, Scheme
 from gitops_ds.source.credentials import NOBODY, Bearer, Credentials, Login, OwnSsh, Password, SshKey
 from gitops_ds.source.signing import Format, Key
@@ -98,19 +99,19 @@ class Keyring:
 
     def __init__(self, settings: RepositorySettings, where: Address, secrets: Secrets | None, *, at_desk: bool = False) -> None:
         """Raises UsageError for a `match` that is none. At a desk, without any credentials, the person's own count."""
-        self._settings, self._where, self._secrets, self._at_desk = settings, where, secrets, at_desk
+        self.settings, self.where, self._secrets, self._at_desk = settings, where, secrets, at_desk
         self._tokens = github_app.Tokens(where, time.time)
         self.chosen = chosen(settings.credentials, where)
 
     async def __call__(self, refused: bool) -> Credentials:
         """The credentials now. Raises SettingsError, and what a GitHub App's token or a Secret may raise."""
         if self.chosen is None:
-            own = repositories.credentials(self._where) if self._at_desk and not self._settings.credentials else NOBODY
-            return replace(own, proxy=self._settings.proxy)
+            own = repositories.credentials(self.where) if self._at_desk and not self.settings.credentials else NOBODY
+            return replace(own, proxy=self.settings.proxy)
         parts = await self._parts(self.chosen, refused)
-        own = Credentials(None, parts.get("ca.crt") or parts.get("caFile") or b"", self._settings.proxy)
-        login = await self._app(parts, own, refused) if "githubAppID" in parts else login_of(parts, self._where)
-        if login is None and self._where.scheme is Scheme.SSH and self._at_desk:
+        own = Credentials(None, parts.get("ca.crt") or parts.get("caFile") or b"", self.settings.proxy)
+        login = await self._app(parts, own, refused) if "githubAppID" in parts else login_of(parts, self.where)
+        if login is None and self.where.scheme is Scheme.SSH and self._at_desk:
             login = OwnSsh()
         return replace(own, login=login)
 
@@ -132,6 +133,28 @@ class Keyring:
             raise errors.SettingsError("repository.credentials: a GitHub App needs its id, an installation and the private key")
         app = github_app.App(texts["githubAppID"], texts["githubAppInstallationID"], key, texts["githubAppBaseURL"])
         return await self._tokens.login(app, own, refused=refused)
+
+
+async def trouble(own: Keyring, now: float) -> str:
+    """What is wrong with the credentials as they are, before anybody is asked; empty where nothing is. Raises GitopsError."""
+    entries, where = own.settings.credentials, own.where
+    if entries and own.chosen is None:
+        return f"none of the {len(entries)} sets of credentials is for {where.display}: none is sent"
+    found, at = await own(False), matching.place(where)
+    if isinstance(found.login, SshKey) and at is not None:
+        if not keyring.opens(found.login.private_key):
+            return "the ssh key can't be used: it must be a private key without a passphrase"
+        if not keyring.knows(found.login.known_hosts, at.host, at.port):
+            return f"known_hosts does not name {at.host}: add its line (ssh-keyscan, compared with what its operator publishes)"
+    if found.authorities:
+        try:
+            certificates = ssl.create_default_context(cadata=found.authorities.decode("ascii")).get_ca_certs()
+        except (ssl.SSLError, ValueError):
+            return "the authority's certificate can't be read: give it in PEM form"
+        ends = max((ssl.cert_time_to_seconds(str(one["notAfter"])) for one in certificates), default=now)
+        if ends <= now:
+            return "the authority's certificate has expired: get the new one from the server's operator"
+    return ""
 
 
 def chosen(entries: Sequence[Mapping[str, Any]], where: Address) -> Mapping[str, Any] | None:

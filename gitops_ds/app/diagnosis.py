@@ -10,7 +10,7 @@ import contextlib
 import platform
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -23,8 +23,10 @@ from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.trust import Mode, Unverified
 from gitops_ds.pipeline import prepare
 from gitops_ds.settings import service as settings
+from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.source import address, expand, installed
 from gitops_ds.source.repository import Repository
@@ -72,6 +74,9 @@ async def examine(wanted: Wanted) -> AsyncIterator[Line]:
     told, merged, service = _settings(wanted)
     yield told
     yield _git(await asyncio.to_thread(installed.git_version))
+    if service is not None:
+        async for line in _access(service, merged.connection):
+            yield line
     told, snapshot = await _repository(merged, service)
     yield told
     yield _kustomize()
@@ -157,6 +162,45 @@ async def _followed(service: Service, connection: clusters.Connection) -> tuple[
             Repository(where, repositories.cache_directory(), own, allowed=service.allowed)
         )
         return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
+
+
+async def _access(service: Service, connection: clusters.Connection) -> AsyncIterator[Line]:
+    """For each repository of the settings: the credentials as they are now, and whether its tip is signed as it has to be."""
+    async with contextlib.AsyncExitStack() as stack:
+        secrets = None
+        try:
+            if any("secretRef" in entry for told in service.repositories for entry in told.credentials):
+                cluster = await stack.enter_async_context(clusters.opened(connection))
+                secrets = credentials.Secrets(cluster, service.cluster.namespace, time.time)
+        except errors.ClusterError as error:
+            yield Line("credentials", Verdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
+            return
+        for told in service.repositories:
+            where = address.parse(told.url, allow_local=told.allow_local)
+            own = credentials.Keyring(told, where, secrets)
+            if told.credentials:
+                yield await _told("credentials", f"those for {where.display} can be read", credentials.trouble(own, time.time()))
+            if told.verify.mode is not Mode.NONE:
+                yield await _told("signatures", f"the tip of {where.display} is signed", _untrusted(told, own, service))
+
+
+async def _told(name: str, well: str, looking: Awaitable[str]) -> Line:
+    """The line for a look that tells trouble in words, or nothing."""
+    try:
+        trouble = await looking
+    except errors.GitopsError as error:
+        trouble = str(error)
+    advice = "docs/repository-access.md tells what each setting names"
+    return Line(name, Verdict.BAD, trouble, advice) if trouble else Line(name, Verdict.OK, well)
+
+
+async def _untrusted(told: RepositorySettings, own: credentials.Keyring, service: Service) -> str:
+    trust, wanted = credentials.trust_of(told), revision_of(told)
+    async with Repository(own.where, repositories.cache_directory(), own, allowed=service.allowed) as repository:
+        tip = await repository.tip(wanted)
+        await repository.fetch(tip)
+        found = await repository.verify(wanted, tip, None, trust)
+        return found.message if isinstance(found, Unverified) else ""
 
 
 def _kustomize() -> Line:

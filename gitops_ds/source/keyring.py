@@ -47,6 +47,23 @@ def gnupg(home: Path, keys: bytes) -> dict[str, str]:
     return environment
 
 
+def opens(private_key: bytes) -> bool:
+    """Whether ssh can use a private key: it is one, and has no passphrase."""
+    with directory() as where:
+        file = where / "key"
+        file.touch(mode=0o600)
+        file.write_bytes(private_key.rstrip(b"\n") + b"\n")
+        return bool(run(("ssh-keygen", "-y", "-P", "", "-f", str(file)), {}))
+
+
+def knows(known_hosts: bytes, host: str, port: int) -> bool:
+    """Whether lines of known_hosts, hashed or not, name a host."""
+    with directory() as where:
+        (where / "known_hosts").write_bytes(known_hosts)
+        name = host if port == 22 else f"[{host}]:{port}"
+        return bool(run(("ssh-keygen", "-F", name, "-f", str(where / "known_hosts")), {}))
+
+
 def release(environment: dict[str, str]) -> None:
     """Ends the agent that gpg started for a secret key."""
     with contextlib.suppress(errors.GitopsError):

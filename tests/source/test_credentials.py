@@ -63,7 +63,7 @@ def test_a_token_file_that_changes_counts_at_the_next_look_also_when_it_is_swapp
     own = keyring({"url": f"{http_server.url}/a", "credentials": told})
 
     async def run() -> None:
-        async with Repository(own._where, tmp_path / "cache", own) as repository:
+        async with Repository(own.where, tmp_path / "cache", own) as repository:
             assert await repository.tip(MAIN) == commit
             http_server.password = "second"
             with pytest.raises(errors.SourceDenied, match="401"):
@@ -116,7 +116,7 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(http_s
                 {"url": f"{http_server.url}/a", "credentials": {"secretRef": {"name": "git"}}},
                 credentials.Secrets(client, "default", lambda: now[0]),
             )
-            async with Repository(own._where, tmp_path / "cache", own) as repository:
+            async with Repository(own.where, tmp_path / "cache", own) as repository:
                 for _ in range(5):
                     assert await repository.tip(MAIN) == commit
                 assert client.count.of("get") == 1
@@ -247,7 +247,7 @@ def test_credentials_for_another_place_stay_at_home(http_server: HttpServer, tmp
     async def run() -> None:
         authority = Credentials(None, http_server.authority)
         assert await own(False) == Credentials()
-        async with Repository(own._where, tmp_path / "cache", authority) as repository:
+        async with Repository(own.where, tmp_path / "cache", authority) as repository:
             await repository.tip(MAIN)
 
     with pytest.raises(errors.SourceDenied, match="asks for credentials"):
@@ -317,7 +317,7 @@ def test_git_and_the_tokens_of_an_app_go_through_the_proxy(http_server: HttpServ
         own = keyring(told)
 
         async def run() -> str:
-            async with Repository(own._where, tmp_path / "cache", own) as repository:
+            async with Repository(own.where, tmp_path / "cache", own) as repository:
                 return await repository.tip(MAIN)
 
         assert asyncio.run(run()) == commit
@@ -445,7 +445,7 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
     own = keyring({"url": f"{http_server.url}/a", "credentials": github.credentials(tmp_path, http_server)})
 
     async def run() -> str:
-        async with Repository(own._where, tmp_path / "cache", own) as repository:
+        async with Repository(own.where, tmp_path / "cache", own) as repository:
             return await repository.tip(MAIN)
 
     assert asyncio.run(run()) == commit
