@@ -160,8 +160,8 @@ async def trouble(own: Keyring, now: float) -> str:
 def chosen(entries: Sequence[Mapping[str, Any]], where: Address) -> Mapping[str, Any] | None:
     """The credentials that are meant for the repository; None where none may go there. Without `match` they are for it alone."""
     own = matching.place(where)
-    if own is None:
-        return None
+    if own is None:  # nothing leaves for a local path
+        return next((entry for entry in entries if "match" not in entry), None)
     places = [matching.parse(entry["match"]) if "match" in entry else own for entry in entries]
     number = matching.nearest(places, where)
     return None if number is None else entries[number]
