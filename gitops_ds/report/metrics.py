@@ -6,7 +6,7 @@ Never a node's name or a commit's subject is a label, and the number of agents t
 from __future__ import annotations
 
 from collections import Counter as Tallied
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -65,7 +65,7 @@ class _Standing(Collector):
         yield ages
 
 
-def _agents(agents: Iterable[AgentLine]) -> Iterator[Metric]:
+def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     told = [*which, "ready", "health", "sync", "suspended", "revision"]
     info = GaugeMetricFamily("gitopsds_resource_info", "How an agent stands, and which commit it is of.", labels=told)
@@ -83,7 +83,8 @@ def _agents(agents: Iterable[AgentLine]) -> Iterator[Metric]:
             nodes.add_metric([*name, state], getattr(agent.tally, state))
         for (pool, cause), count in sorted(Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()):
             lost.add_metric([*name, pool, cause], count)
-    yield from (info, nodes, lost)
+    paused = sum(agent.suspended for agent in agents)
+    yield from (info, nodes, lost, GaugeMetricFamily("gitopsds_paused", "How many agents are suspended.", paused))
 
 
 def _bool(value: bool) -> str:

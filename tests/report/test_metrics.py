@@ -1,0 +1,82 @@
+"""What Prometheus is told: names that its own linter takes, bounded labels, and how agents stand at the moment of the scrape."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from gitops_ds.model import deployment
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.decision import HealthState, Tally
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.standing import AgentLine, Cover, Loss
+from gitops_ds.report.metrics import AGENTS, Inside, Metrics
+
+COMMIT = CommitId("a" * 40)
+TALLY = Tally(updated=5, node_fault=1, parked=2)
+LOSSES = (Loss("node-1", "gpu", Cover.LABEL, "label disk=ssd was removed"), Loss("node-2", "gpu", Cover.LABEL, "the same"))
+
+
+def agent(name: str = "agent") -> AgentLine:
+    return AgentLine("logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES)
+
+
+def scraped(*agents: AgentLine) -> str:
+    inside = Inside(lambda: agents, lambda: {("GET", "200"): 7, ("PATCH", ""): 1}, lambda: 3, lambda: {"pods": 12.5})
+    metrics = Metrics(inside)
+    metrics.hear(deployment.PassTook(1.0, 0.2, well=True))
+    metrics.hear(deployment.GitTook(1.0, 0.2, well=False))
+    refusals = (Refusal("share-of-nodes", "too many"), Refusal("share-of-nodes", "too many"), Refusal("conflict", "theirs"))
+    metrics.hear(deployment.PassEnded(1.0, COMMIT, 0, refusals))
+    return metrics.text().decode()
+
+
+def test_prometheus_own_linter_finds_nothing() -> None:
+    promtool = shutil.which("promtool")
+    assert promtool, "promtool is missing: make setup-system installs it"
+    done = subprocess.run([promtool, "check", "metrics"], input=scraped(agent()), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_how_agents_stand_is_told() -> None:
+    lines = scraped(agent()).splitlines()
+    which = 'name="agent",namespace="logging"'
+    for line in (
+        f'gitopsds_resource_info{{health="Degraded",{which},ready="false",revision="{COMMIT}",suspended="true",sync="Synced"}} 1.0',
+        f'gitopsds_daemonset_nodes{{{which},state="updated"}} 5.0',
+        f'gitopsds_daemonset_nodes{{{which},state="node_fault"}} 1.0',
+        f'gitopsds_coverage_lost_nodes{{cause="label",{which},pool="gpu"}} 2.0',
+        "gitopsds_paused 1.0",
+        'gitopsds_api_requests_total{code="200",method="GET"} 7.0',
+        "gitopsds_queue_depth 3.0",
+        'gitopsds_watch_age_seconds{resource="pods"} 12.5',
+        'gitopsds_prune_refused_total{guard="share-of-nodes"} 1.0',
+        "gitopsds_reconcile_duration_seconds_count 1.0",
+        'gitopsds_git_fetch_duration_seconds_count{result="failure"} 1.0',
+    ):
+        assert line in [_sorted(told) for told in lines], line
+
+
+def _sorted(line: str) -> str:
+    """Labels in the order of the alphabet."""
+    match = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
+    if not match:
+        return line
+    return (
+        f"{match[1]}{{{','.join(sorted(re.findall(r'[a-z]+=' + chr(34) + '[^' + chr(34) + ']*' + chr(34), match[2])))}}} {match[3]}"
+    )
+
+
+def test_no_node_is_a_label_and_agents_are_bounded() -> None:
+    text = scraped(*(agent(f"agent-{number}") for number in range(AGENTS + 5)))
+    assert "node-1" not in text
+    assert text.count("gitopsds_resource_info{") == AGENTS
+    assert "gitopsds_agents_left_out 1.0" in text
+
+
+def test_every_metric_is_in_the_documentation() -> None:
+    names = set(re.findall(r"^# TYPE (gitopsds_\w+) ", scraped(agent()), re.MULTILINE))
+    documented = set(re.findall(r"`(gitopsds_\w+)", Path("docs/operations.md").read_text()))
+    assert {name for name in names if not name.endswith("_created")} - documented == set()
