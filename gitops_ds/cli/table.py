@@ -25,6 +25,9 @@ HEAD = [
 ]
 
 
+_APART = ("Held", "OutOfSync")  # what the cluster is, where it is not as Git says
+
+
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The table as text, with a line break at its end; an empty cell is `<none>`."""
     lines = [list(head), *([cell or "<none>" for cell in row] for row in rows)]
@@ -45,6 +48,8 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
 def agent(one: Agent, now: float, *, nodes: bool) -> str:
     """One agent, its health in words, and its nodes."""
     text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
+    sync, word = fleets.sync_of(one)
+    text += f"{sync}: {word}\n" if sync in _APART else ""
     entries = fleets.nodes(one) if nodes else [e for e in fleets.nodes(one) if e["reason"]]
     if not entries:
         return text
@@ -63,5 +68,6 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
     row = [one.key.namespace, one.key.name, *map(str, numbers), ",".join(f"{k}={v}" for k, v in sorted(selector.items()))]
     row += [fleets.age(one, now), short(one.seen.daemonset.annotations.get(names.COMMIT)), "-", one.health.state.value]
     if wide:
-        row += [str(one.current.number if one.current else ""), fleets.sync_of(one)[0], one.health.message]
+        sync, word = fleets.sync_of(one)
+        row += [str(one.current.number if one.current else ""), sync, word if sync in _APART else one.health.message]
     return row

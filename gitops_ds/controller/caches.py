@@ -26,6 +26,7 @@ class Caches:
         self._stores: dict[Resource, Store[Body]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: dict[Key, object] = {}
+        self._ours: set[Key] = set()
 
     async def follow(self, resources: Iterable[Resource]) -> None:
         """Watches these kinds as well, and returns when all that are watched were listed once."""
@@ -77,7 +78,12 @@ class Caches:
             self._marks.pop(key, None)
         else:
             self._marks[key] = mark
-        return key.kind != "ControllerRevision" and (key.kind == "Node" or live.label(change.object) == self._owner)
+        was_ours = key in self._ours
+        if live.label(change.object) == self._owner and mark is not None:
+            self._ours.add(key)
+        else:
+            self._ours.discard(key)  # somebody took our label away, which matters as well
+        return key.kind != "ControllerRevision" and (key.kind == "Node" or was_ours or live.label(change.object) == self._owner)
 
 
 def _mark(body: Body) -> object:

@@ -252,7 +252,10 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
 
 # Refusals that leave a commit half applied; the others are guards that do what they are there for.
 _FAILURES = frozenset(
-    ("refused", "unknown-kind", "no-namespace", "conflict", "not-allowed", "quarantined", "named-in-git", "named-twice")
+    (
+        *("refused", "unknown-kind", "no-namespace", "conflict", "not-allowed", "quarantined", "named-in-git", "named-twice"),
+        *("impersonation", "cross-namespace"),
+    )
 )
 
 

@@ -361,7 +361,7 @@ def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_t
         assert parts > 3
         assert await state.load(cluster, "gitops-ds", "big") == first
         dying = cluster.client()
-        dying.faults = lambda request: simulated.requests.failure(503) if request.verb == "update" else None
+        dying.faults = lambda request: simulated.requests.failure(503) if request.verb in ("update", "patch") else None
         with pytest.raises(errors.ServerFault):
             await state.save(dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000)
         assert await state.load(cluster, "gitops-ds", "big") == first
