@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import deployment, record, standing, steering, trust
+from gitops_ds.model import deployment, leading, record, standing, steering, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
-from gitops_ds.model.objects import DAEMONSET, Key, short
+from gitops_ds.model.objects import DAEMONSET, LEASE, Key, short
 from gitops_ds.model.record import Record
 from gitops_ds.model.standing import Loss
 
@@ -74,6 +74,9 @@ class Reporter:
             case standing.Standing(daemonset=key, uid=uid):
                 found = stands(heard, About(DAEMONSET.api_version, key.kind, key.namespace, key.name, uid))
                 return (found,) if found else ()
+            case leading.LeaderElected(namespace=namespace, lease=lease, me=me) if self.state is None:
+                about = About(LEASE.api_version, LEASE.kind, namespace, lease)
+                return (Told(about, "LeaderElected", f"{me} leads"),)
             case _:
                 found = deployed(heard, self.state) if self.state else None
                 return (found,) if found else ()

@@ -31,7 +31,8 @@ def image(tag: int) -> str:
 class Watcher:
     """Follows every pod, and judges after each event."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int, budget: int) -> None:
+        self.nodes, self.budget = nodes, budget
         self.pods: dict[str, Pod] = {}
         self.images: dict[str, str] = {}
         self.wrong: list[str] = []
@@ -59,9 +60,9 @@ class Watcher:
         if len(names) != len(set(names)):
             self.wrong.append(f"two pods on {sorted({name for name in names if names.count(name) > 1})}")
         available = sum(pod.ready for pod in live)
-        self.was_whole |= available == NODES
-        if self.was_whole and available < NODES - BUDGET:
-            self.wrong.append(f"{available} of {NODES} are available")
+        self.was_whole |= available == self.nodes
+        if self.was_whole and available < self.nodes - self.budget:
+            self.wrong.append(f"{available} of {self.nodes} are available")
 
     def running(self, wanted: str) -> int:
         return sum(pod.ready and not pod.terminating and self.images[uid] == wanted for uid, pod in self.pods.items())
@@ -87,7 +88,7 @@ def test_thirty_kills_in_the_middle_cost_nothing(tmp_path: Path) -> None:
 
 
 async def _lives(plane: controlplane.ControlPlane, directory: Path) -> None:
-    chance, watcher, kills, tag = random.Random(SEED), Watcher(), 0, 1
+    chance, watcher, kills, tag = random.Random(SEED), Watcher(NODES, BUDGET), 0, 1
     async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
         following = asyncio.create_task(watcher.follow(cluster))
         body = daemonset("agent", image(tag), "default")

@@ -1,0 +1,215 @@
+"""Two replicas on a real API server: whatever befalls the leader in mid-rollout, the other goes on, and the old one writes nothing.
+
+What was written, by whom and when, is read from the API server's audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import itertools
+import json
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import access, http
+from gitops_ds.model.objects import DAEMONSET, LEASE, POD
+from tests import controlplane
+from tests.plan.world import daemonset
+from tests.service.test_killed_rollout import Watcher, image
+from tests.service.test_service import PROGRAM
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("leader")]
+NODES, BUDGET = 60, 6
+SPACE = "leading"
+_tags = itertools.count(2)
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+    wanted = controlplane.Wanted(nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=1000, audit=True)
+    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), wanted)
+    try:
+        made.start()
+        made.kubectl("create", "namespace", SPACE)
+        for name in ("a", "b"):
+            made.kubectl("-n", SPACE, "create", "serviceaccount", name)
+            made.kubectl("create", "clusterrolebinding", name, "--clusterrole=cluster-admin", f"--serviceaccount={SPACE}:{name}")
+        yield made
+    finally:
+        made.stop()
+
+
+@dataclass
+class Replica:
+    """The installed program with an account of its own."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def says(self, words: str) -> int:
+        return self.log.read_text().count(words)
+
+    @property
+    def me(self) -> str:
+        return self.log.read_text().partition(" as ")[2].partition("\n")[0]
+
+
+def start(plane: controlplane.ControlPlane, directory: Path, name: str) -> Replica:
+    told = json.loads(plane.kubeconfig.read_text())
+    told["users"][0]["user"] = {"token": plane.kubectl("-n", SPACE, "create", "token", name).strip()}
+    number = len(list(directory.glob(f"{name}*.kubeconfig")))
+    kubeconfig, settings, log = (directory / f"{name}{number}.{end}" for end in ("kubeconfig", "yaml", "log"))
+    kubeconfig.write_text(json.dumps(told))
+    cluster = {"kubeconfig": str(kubeconfig), "namespace": SPACE}
+    settings.write_text(json.dumps({"cluster": cluster, "controller": {"powers": "full"}, "election": {"enabled": True}}))
+    with log.open("wb") as stream:
+        process = subprocess.Popen((PROGRAM, "run", "--settings", str(settings)), stderr=stream, stdout=stream)
+    return Replica(name, process, log)
+
+
+@dataclass
+class Scene:
+    """A rollout in its middle, who leads it, and who stands by."""
+
+    plane: controlplane.ControlPlane
+    cluster: http.HttpCluster
+    watcher: Watcher
+    leader: Replica
+    other: Replica
+    tag: int
+
+    async def until(self, holds: Any, seconds: float = 120.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, (self.leader.log.read_text()[-1500:], self.other.log.read_text()[-1500:])
+            await asyncio.sleep(0.02)
+
+    async def ends_well(self) -> None:
+        await self.until(lambda: self.watcher.running(image(self.tag)) == NODES == len(self.watcher.pods))
+        assert not self.watcher.wrong, self.watcher.wrong[:5]
+
+    def writes(self, replica: Replica, since: float = 0.0) -> list[float]:
+        """When the replica sent a write, of anything but leases; seconds since 1970."""
+        user, found = f"system:serviceaccount:{SPACE}:{replica.name}", []
+        for line in self.plane.audit_log.read_text().splitlines():
+            told = json.loads(line)
+            if told["user"]["username"] == user and told["verb"] not in ("get", "list", "watch"):
+                at = datetime.datetime.fromisoformat(told["requestReceivedTimestamp"]).timestamp()
+                if told["objectRef"]["resource"] != "leases" and at > since:
+                    found.append(at)
+        return sorted(found)
+
+    async def first_write(self, replica: Replica, since: float) -> float:
+        """How many seconds later it wrote."""
+        await self.until(lambda: self.writes(replica, since))
+        return self.writes(replica, since)[0] - since
+
+
+@contextlib.asynccontextmanager
+async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIterator[Scene]:
+    """Two replicas, one of which leads a rollout of which a third is done."""
+    watcher, tag = Watcher(NODES, BUDGET), next(_tags)
+    replicas = [start(plane, directory, name) for name in ("a", "b")]
+    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+        body = daemonset("agent", image(1), SPACE)
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": BUDGET}}
+        await cluster.create(DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}})
+        following = asyncio.create_task(watcher.follow(cluster))
+        scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag)
+        try:
+            await scene.until(lambda: watcher.running(image(1)) == NODES)
+            await scene.until(lambda: any(one.says("stands by: ") for one in replicas))
+            if replicas[0].says("stands by: "):
+                scene.leader, scene.other = replicas[1], replicas[0]
+            containers = [{"name": "agent", "image": image(tag)}]
+            await cluster.patch(DAEMONSET, SPACE, "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
+            await scene.until(lambda: watcher.running(image(tag)) >= NODES // 3)
+            yield scene
+        finally:
+            for replica in replicas:
+                replica.process.kill()
+                replica.process.wait()
+            following.cancel()
+            await cluster.delete(DAEMONSET, SPACE, "agent")
+            with contextlib.suppress(errors.NotFound):
+                await cluster.delete(LEASE, SPACE, "gitops-ds")
+            while (await cluster.list(POD)).items:  # the garbage collector takes them
+                await asyncio.sleep(0.1)
+
+
+def test_a_leader_that_is_killed_is_followed(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with rolling(plane, tmp_path) as scene:
+            died = time.time()
+            scene.leader.process.kill()
+            assert await scene.first_write(scene.other, died) < 15
+            await scene.ends_well()
+            assert scene.watcher.running(image(scene.tag)) == NODES
+
+    asyncio.run(play())
+
+
+def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with rolling(plane, tmp_path) as scene:
+            scene.leader.process.send_signal(signal.SIGSTOP)
+            stopped = time.time()
+            assert await scene.first_write(scene.other, stopped) < 15
+            scene.leader.process.send_signal(signal.SIGCONT)  # still in mid-rollout
+            await scene.until(lambda: scene.leader.says("stands by: "))
+            await scene.ends_well()
+            assert scene.writes(scene.leader, stopped + 0.2) == []  # what was on its way when it was stopped, the API server got
+            assert scene.leader.says("leads no more, and writes nothing") == 1
+            assert scene.leader.process.poll() is None
+
+    asyncio.run(play())
+
+
+def test_a_leader_that_is_asked_to_stop_gives_the_lease_back(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with rolling(plane, tmp_path) as scene:
+            asked = time.time()
+            scene.leader.process.send_signal(signal.SIGTERM)
+            assert await scene.first_write(scene.other, asked) < 3
+            await scene.until(lambda: scene.leader.process.poll() == 0, 5 - (time.time() - asked))
+            assert max(scene.writes(scene.leader), default=0) < min(scene.writes(scene.other))
+            await scene.ends_well()
+
+    asyncio.run(play())
+
+
+def test_a_leader_whose_lease_is_stolen_stops(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with rolling(plane, tmp_path) as scene:
+            await scene.cluster.patch(LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}})
+            await scene.until(lambda: scene.leader.says("a-thief holds it"))
+            stopped = time.time()
+            await scene.until(lambda: scene.leader.says("leads by lease") + scene.other.says("leads by lease") == 2)
+            led = time.time()
+            for replica in (scene.leader, scene.other):
+                assert not [at for at in scene.writes(replica, stopped) if at < led - 0.5]
+            await scene.ends_well()
+
+    asyncio.run(play())
+
+
+def test_a_leader_whose_lease_is_deleted_makes_it_anew_and_goes_on(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with rolling(plane, tmp_path) as scene:
+            await scene.cluster.delete(LEASE, SPACE, "gitops-ds")
+            await scene.ends_well()
+            assert (await scene.cluster.get(LEASE, SPACE, "gitops-ds"))["spec"]["holderIdentity"] == scene.leader.me
+            assert scene.writes(scene.other) == []
+
+    asyncio.run(play())
