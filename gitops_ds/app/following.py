@@ -61,6 +61,7 @@ class Following(parts.Deployer):
         secrets = credentials.Secrets(around.cluster, around.service.cluster.namespace, time.time)
         self._keyring = credentials.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
+        self.repository: Repository | None = None
         self._looked = False
 
     @property
@@ -112,6 +113,7 @@ class Following(parts.Deployer):
         limits = limits_of(self._settings)
         allowed = self._around.service.allowed
         async with Repository(self._where, repositories.cache_directory(), own, limits, allowed) as repository:
+            self.repository = repository
             first = await self._first_look(repository)
             if first is None:
                 return

@@ -7,7 +7,7 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from gitops_ds.app.following import Following
     from gitops_ds.app.templating import Templating
+    from gitops_ds.web.server import Routes
 
 Say = Callable[[str], None]
 GRACE = 4.0  # seconds that a pass or a turn has to come to its end
@@ -104,7 +105,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         election = leading.election(service, free, fence, hear)
         if service.listen:
             asked = Scraped(observed, controller, tally)
-            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election), asked))
+            shown = await stack.enter_async_context(_page(service, hearers, observed, deployers))
+            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election), asked, shown))
         if service.powers is Powers.FULL and election is None:
             stack.push_async_callback(probe.remove, cluster, service.cluster.namespace)
         duty = leading.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
@@ -159,7 +161,9 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     return controller
 
 
-async def _listening(service: Service, hearers: Hearers, probes: Probes, asked: Scraped) -> Callable[[], Awaitable[None]]:
+async def _listening(
+    service: Service, hearers: Hearers, probes: Probes, asked: Scraped, shown: Routes
+) -> Callable[[], Awaitable[None]]:
     """Serves the web face; returns what ends it."""
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.report import metrics
@@ -173,9 +177,36 @@ async def _listening(service: Service, hearers: Hearers, probes: Probes, asked: 
     )
     counters = metrics.Metrics(inside)
     hearers.hearing.append(counters.hear)
-    faces = [server.probes(probes.stuck, probes.unready), server.exposition(counters), _hooks(service, hearers.tell, probes.parts)]
+    faces = [
+        server.probes(probes.stuck, probes.unready),
+        server.exposition(counters),
+        _hooks(service, hearers.tell, probes.parts),
+        shown,
+    ]
     runner = await server.serve(service.listen, *faces)
     return runner.cleanup
+
+
+@contextlib.asynccontextmanager
+async def _page(
+    service: Service, hearers: Hearers, observed: observing.Observing, deployers: Sequence[Following | Templating]
+) -> AsyncIterator[Routes]:
+    """The page's routes; none where none is served, which costs nothing."""
+    settings = service.page.served_at(service.listen)
+    if settings is None:
+        yield ()
+        return
+    from gitops_ds.app import showing
+
+    def followed() -> Iterable[showing.Followed]:
+        for one in deployers:
+            if one.loop is not None:
+                yield showing.Followed(one.loop.wanted, getattr(one, "repository", None))
+
+    shown = showing.Shown(service.cluster.name or "cluster", observed.standings, followed)
+    hearers.hearing.append(shown.hear)
+    async with showing.beside(settings, shown) as routes:
+        yield routes
 
 
 def _hooks(service: Service, tell: Emit, parts: Sequence[Part]) -> Sequence[web.AbstractRouteDef]:

@@ -142,3 +142,11 @@ def page(shown: Shown, settings: PageSettings) -> Routes:
     kind = Kind(settings.access)
     token = Token(Path(settings.token_file)) if kind is Kind.TOKEN else None
     return routes.routes(shown, Door(kind, token, settings.user_header, access.networks(settings.trusted_proxies)))
+
+
+@contextlib.asynccontextmanager
+async def beside(settings: PageSettings, shown: Shown) -> AsyncIterator[Routes]:
+    """The page's routes, kept current meanwhile. Raises UsageError for a token that is not usable."""
+    found = page(shown, settings)
+    async with shown.followed():
+        yield found
