@@ -1,0 +1,118 @@
+"""Two candidates and a simulated API server in virtual time: the lease goes from hand to hand, and no write passes without it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster.fence import Fence, Fenced
+from gitops_ds.controller.lease import Clocks, Election
+from gitops_ds.core.election import Candidate, Timing
+from gitops_ds.model.leading import LeaderElected, LeaderLost
+from gitops_ds.model.objects import CONFIG_MAP, LEASE
+from gitops_ds.model.record import Record
+from tests.simulated.stand import Stand, play, stand
+
+_numbers = itertools.count()
+
+
+class One:
+    """A candidate, its fence, and what it told."""
+
+    def __init__(self, there: Stand, name: str) -> None:
+        clock = asyncio.get_running_loop().time
+        self.told: list[Record] = []
+        self.turns: list[bool] = []
+        self.fence = Fence(clock)
+        self.cluster = Fenced(there.cluster, self.fence)
+        clocks = Clocks(clock, clock, lambda: 0.5)
+        candidate = Candidate("default", "lease", name, Timing(10, 7, 2))
+        self.election = Election(there.cluster, candidate, self.fence, self.told.append, clocks)
+        self.task = asyncio.create_task(self.election.run(self.turns.append))
+
+    async def writes(self) -> bool:
+        try:
+            name = f"written-{next(_numbers)}"
+            await self.cluster.create(
+                CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}}
+            )
+        except errors.NotLeading:
+            return False
+        return True
+
+
+def scene(play_it: Callable[[Stand, One, One], object]) -> None:
+    async def whole() -> None:
+        async with stand(1) as there:
+            first = One(there, "a")
+            await asyncio.sleep(1)
+            second = One(there, "b")
+            await asyncio.sleep(5)
+            await play_it(there, first, second)  # type: ignore[misc]
+            for one in (first, second):
+                one.task.cancel()
+            await asyncio.gather(first.task, second.task, return_exceptions=True)
+
+    play(whole)
+
+
+def test_only_the_leader_writes() -> None:
+    async def then(_: Stand, first: One, second: One) -> None:
+        assert (await first.writes(), await second.writes()) == (True, False)
+        assert (first.turns, second.turns) == ([True], [])
+
+    scene(then)
+
+
+def test_a_leader_that_is_gone_is_followed_after_the_duration_and_one_that_stops_at_once() -> None:
+    async def then(there: Stand, first: One, second: One) -> None:
+        first.task.cancel()
+        await asyncio.sleep(12)
+        assert await second.writes()
+        third = One(there, "c")
+        await asyncio.sleep(2)
+        second.election.stop()
+        await asyncio.sleep(1.5)
+        assert (await second.writes(), await third.writes()) == (False, True)
+        assert (await there.people.get(LEASE, "default", "lease"))["spec"]["leaseTransitions"] == 2
+        third.task.cancel()
+
+    scene(then)
+
+
+def test_a_stolen_lease_ends_the_turn() -> None:
+    async def then(there: Stand, first: One, _: One) -> None:
+        await there.people.patch(LEASE, "default", "lease", {"spec": {"holderIdentity": "thief"}})
+        await asyncio.sleep(3)
+        assert first.turns == [True, False]
+        assert not await first.writes()
+        assert [type(told) for told in first.told if isinstance(told, LeaderElected | LeaderLost)] == [LeaderElected, LeaderLost]
+
+    scene(then)
+
+
+def test_a_fence_gives_up_what_is_on_its_way_when_the_time_ends_and_not_before() -> None:
+    async def whole() -> None:
+        clock = asyncio.get_running_loop().time
+        fence = Fence(clock)
+
+        async def slow() -> None:
+            async with fence.passing():
+                await asyncio.sleep(30)
+
+        began = clock()
+        fence.move(began + 5)
+        write = asyncio.create_task(slow())
+        await asyncio.sleep(4)
+        fence.move(began + 9)  # renewed
+        with pytest.raises(errors.NotLeading):
+            await write
+        assert clock() - began == pytest.approx(9, abs=0.01)
+        with pytest.raises(errors.NotLeading):
+            fence.check()
+
+    play(whole)
