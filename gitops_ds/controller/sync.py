@@ -345,7 +345,8 @@ class Loop:
         if prepared is None or snapshot is None:
             self._asks((), steering)
             self._settled = (tip, stir)
-            self._outcome = f"failure: commit {tip[:12]} is not applied, and there is no earlier good one"
+            why = "held" if self._choice.held else "not applied, and there is no earlier good one"
+            self._outcome = f"failure: commit {tip[:12]} is {why}"
             return False
         bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
         resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)

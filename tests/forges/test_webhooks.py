@@ -1,0 +1,89 @@
+"""A real Gitea tells the running service of a push, signed; the commit is applied without any poll."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane
+from tests.forges.gitea import Gitea
+from tests.service.test_following import agent, image, runs
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.forge, pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("gitea")]
+SECRET = "a secret that nobody guesses"
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def requests(port: int, result: str) -> float:
+    """How many requests to the webhook ended so, by the service's own metric."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        lines = reply.read().decode().splitlines()
+    words = f'gitopsds_webhook_requests_total{{result="{result}"}} '
+    return next((float(line.removeprefix(words)) for line in lines if line.startswith(words)), 0.0)
+
+
+def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
+    tmp_path: Path, gitea: Gitea, api_server: controlplane.ControlPlane
+) -> None:
+    name = f"hooked-{os.urandom(4).hex()}"
+    api_server.kubectl("create", "namespace", name)
+    owner, port = f"{name}-owner", controlplane.free_port()
+    gitea.user(owner)
+    token = gitea.token(owner, "all")
+    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token)
+    work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
+
+    def push(tag: int, branch: str = "main") -> str:
+        for file, text in agent(name, tag).items():
+            (work.directory / file).write_text(text)
+        return work.push(branch, f"tag {tag}")
+
+    push(1)
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    (bare,) = gitea.directory.glob(f"**/{owner}/{name}.git")
+    settings = {
+        "repository": {"url": str(bare), "allowLocal": True, "branch": "main", "interval": "1h"},
+        "cluster": {"namespace": f"{name}-home"},
+        "listen": {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(tmp_path / "secret")}},
+    }
+    file = tmp_path / "settings.yaml"
+    file.write_text(json.dumps(settings))
+    with running(tmp_path, api_server, "--state-namespace", f"{name}-home", "--settings", str(file)) as (_, log):
+        until(lambda: answers(port) and runs(api_server, name) == image(1), log.read_text, 120)
+        url = f"http://127.0.0.1:{port}/hook"
+        for secret in ("wrong", SECRET):
+            config = {"url": url, "content_type": "json", "secret": secret}
+            hook = {"type": "gitea", "active": True, "events": ["push"], "config": config}
+            gitea.api("POST", f"/repos/{owner}/{name}/hooks", hook, token)
+        push(2)
+        until(lambda: runs(api_server, name) == image(2), log.read_text, 120)
+        until(lambda: requests(port, "unauthorized") == 1, log.read_text, 120)
+        assert requests(port, "accepted") == 1
+        assert "a webhook (gitea) told of a push" in log.read_text()
+
+        forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(forged, timeout=30)
+        assert refused.value.code == 401
+        refused.value.close()
+
+        (tmp_path / "secret").write_text("another secret\n")
+        push(3)
+        until(lambda: requests(port, "unauthorized") == 4, log.read_text, 120)
+        (tmp_path / "secret").write_text(f"another secret\n{SECRET}\n")
+        push(4)
+        until(lambda: runs(api_server, name) == image(4), log.read_text, 120)
+        assert "Traceback" not in log.read_text()
