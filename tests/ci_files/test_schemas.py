@@ -78,12 +78,17 @@ def test_no_input_becomes_a_part_of_a_script() -> None:
         assert "$[[" not in "\n".join(job["script"])
 
 
-def test_the_image_runs_as_nobody_from_pinned_parts() -> None:
+def test_the_images_run_as_nobody_from_pinned_parts() -> None:
     found = files.instructions()
-    assert all(re.search(r":\d+\.\d+-slim AS \w+$", rest) for word, rest in found if word == "FROM")
-    assert [rest.split()[-1] for word, rest in found if word == "FROM"][-1] == "check"
-    (user,) = [rest for word, rest in found if word == "USER"]
-    assert user == "65532:65532"
+    bases = {rest.split()[-1]: rest.split()[0] for word, rest in found if word == "FROM"}
+    assert all(base in bases or re.search(r"/python:\d+\.\d+-slim$|/golang:\d+\.\d+$", base) for base in bases.values())
+    assert list(bases)[-2:] == ["check", "service"]
+    users: dict[str, str] = {}
+    stage = ""
+    for word, rest in found:
+        stage = rest.split()[-1] if word == "FROM" else stage
+        users |= {stage: rest} if word == "USER" else {}
+    assert users == {"check": "65532:65532", "service": "65532:65532"}
     assert not any(word == "ADD" for word, _ in found)
     lock = (files.ROOT / "requirements.lock").read_text()
     names = re.findall(r"^([a-z0-9][\w.-]*)==", lock, re.MULTILINE)

@@ -45,6 +45,8 @@ def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
 def test_every_alert_leads_to_what_to_do() -> None:
     for rule in rules():
         file, anchor = rule["annotations"]["runbook"].split("#")
-        headings = {line.lstrip("# ").strip().lower() for line in (deploy.ROOT / file).read_text().splitlines() if line.startswith("#")}
+        headings = {
+            line.lstrip("# ").strip().lower() for line in (deploy.ROOT / file).read_text().splitlines() if line.startswith("#")
+        }
         assert anchor == rule["alert"].lower()
         assert anchor in headings
