@@ -50,6 +50,8 @@ async def _run(given: dict[str, Any]) -> None:
     settings = _settings(given)
 
     def emit(told: Record) -> None:
+        if not words.matters(told, settings.log_level):
+            return
         if settings.log_format == "json":
             if found := words.as_json(told):
                 click.echo(orjson.dumps(found), err=True)

@@ -8,6 +8,7 @@ from typing import Any
 from gitops_ds.kinds import timestamps
 from gitops_ds.model import deployment, leading, record, standing, steering, trust
 from gitops_ds.model.change import Drift
+from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
 from gitops_ds.report import events
@@ -121,6 +122,35 @@ def _drift(told: deployment.DriftFact) -> str:
             return f"drift: {told.object} was {told.words}{left}"
 
 
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def level(told: Record) -> str:
+    """How much a fact matters: an error needs somebody, a warning may, and what only programs want to know is debug."""
+    match told:
+        case deployment.PassFailed(retry_in=None) | trust.VerificationFailed() | deployment.CommitRejected():
+            return "error"
+        case (
+            deployment.PassFailed() | deployment.NotApplied() | deployment.Withheld() | record.WatchFailed() | record.ActionFailed()
+        ):
+            return "warning"
+        case record.StatusFailed() | record.JournalFailed() | record.Differed() | leading.LeaseFailed() | leading.LeaderLost():
+            return "warning"
+        case standing.RolloutFailed():
+            return "error"
+        case standing.CoverageLost():
+            return "warning"
+        case standing.HealthChanged(health=health):
+            return "warning" if health.state in (HealthState.DEGRADED, HealthState.MISSING) else "info"
+        case _:
+            return "info" if line(told) else "debug"
+
+
+def matters(told: Record, least: str) -> bool:
+    """Whether a log of that level has the fact."""
+    return LEVELS.index(level(told)) >= LEVELS.index(least)
+
+
 def past(operation: str) -> str:
     """`create` as `created`."""
     return operation + ("d" if operation.endswith("e") else "ed")
@@ -142,9 +172,9 @@ _PLAIN = (
 
 def as_json(told: Record) -> dict[str, Any] | None:
     """The record's kind, time and words, with commit and object where it has them; None for a turn that wants nothing."""
-    if isinstance(told, record.Decided) and not told.wants:
+    if isinstance(told, deployment.Took) or (isinstance(told, record.Decided) and not told.wants):
         return None
-    found: dict[str, Any] = {"time": told.at, "kind": type(told).__name__}
+    found: dict[str, Any] = {"time": told.at, "level": level(told), "kind": type(told).__name__}
     if words := line(told):
         found["message"] = words
     for name in _PLAIN:

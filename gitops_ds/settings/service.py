@@ -32,7 +32,6 @@ _NOT_YET_INSIDE = {
     "apply": ("dryRun", "timeout"),
     "controller": ("concurrency",),
     "listen": ("tls", "metrics"),
-    "log": ("level",),
 }
 
 
@@ -74,6 +73,7 @@ class Service:
     journal: JournalSettings = JournalSettings()
     progress_deadline: float = 600.0
     log_format: str = "text"
+    log_level: str = "debug"
     allowed: Allowed = PROGRAMS
     templates: Chosen | None = None
     election: ElectionSettings = field(default_factory=ElectionSettings)
@@ -131,6 +131,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         journal=_journal(told.get("journal") or {}),
         progress_deadline=durations.seconds((told.get("health") or {}).get("progressDeadline", 600.0)),
         log_format=log.get("format") or "text",
+        log_level=log.get("level") or "debug",
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
         templates=templates.parse(told["templates"] or {}) if "templates" in told else None,
         election=election.parse(told.get("election") or {}),

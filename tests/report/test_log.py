@@ -1,0 +1,72 @@
+"""The log: a level for each fact, and no secret in any, whatever the objects hold that facts are about."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from gitops_ds.core import decide
+from gitops_ds.errors import Forbidden
+from gitops_ds.model import deployment, record, standing
+from gitops_ds.model.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.change import Change, Operation, Plan, Refusal
+from gitops_ds.model.decision import Health, HealthState
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.report import words
+from tests.core.world import World, daemonset
+
+SECRET = "hunter2-in-the-clear"
+KEY = Key("", "Secret", "logging", "token")
+AGENT = Key("apps", "DaemonSet", "logging", "agent")
+COMMIT = CommitId("a" * 40)
+
+
+def decided() -> record.Decided:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
+    seen = World(body, 2).observe()
+    return record.Decided(1.0, AGENT, decide.decide(seen), True, seen)
+
+
+def change() -> Change:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"token": SECRET}}
+    return Change(Operation.CREATE, KEY, Manifest(KEY, body, Digest("d"), Origin(Pointer("a.yaml", 0, ()))))
+
+
+def facts() -> list[tuple[record.Record, str]]:
+    """Facts of every part, about objects that hold a secret, each with its level."""
+    turn, refused = decided(), Refusal("refused", "the API server refuses it")
+    action = turn.decision.actions[0]
+    error = Forbidden("exceeded quota", 403, "Forbidden")
+    return [
+        (turn, "debug"),
+        (record.ActionFailed(1.0, AGENT, action, error), "warning"),
+        (record.Performed(1.0, AGENT, action, AGENT), "info"),
+        (deployment.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
+        (deployment.Applied(1.0, change(), ("a warning",)), "info"),
+        (deployment.NotApplied(1.0, change(), refused), "warning"),
+        (deployment.PassFailed(1.0, "Git is away", 5.0), "warning"),
+        (deployment.PassFailed(1.0, "the branch went back"), "error"),
+        (standing.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT), "warning"),
+        (standing.HealthChanged(1.0, AGENT, "u", HealthState.DEGRADED, Health(HealthState.HEALTHY, "well"), COMMIT), "info"),
+        (standing.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
+        (standing.CoverageLost(1.0, AGENT, "u", (standing.Loss("n", "", standing.Cover.LABEL, "why"),), 3), "warning"),
+    ]
+
+
+@pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
+def test_a_fact_has_a_level_and_no_secret(told: record.Record, level: str) -> None:
+    found = words.as_json(told)
+    assert SECRET in repr(told) or not isinstance(told, record.Decided | deployment.Applied | deployment.Planned)
+    assert words.level(told) == level
+    assert found is not None
+    assert found["level"] == level
+    text = (words.line(told) or "") + orjson.dumps(found).decode()
+    assert SECRET not in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("least", words.LEVELS)
+def test_a_log_has_what_matters_as_much_as_it_asks_for(least: str) -> None:
+    kept = {level for told, level in facts() if words.matters(told, least)}
+    assert kept == set(words.LEVELS[words.LEVELS.index(least) :])
