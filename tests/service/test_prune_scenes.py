@@ -1,0 +1,42 @@
+"""Deleting on a real API server, with its garbage collector: refused, approved by hash, one agent after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from gitops_ds.cluster import access, http
+from gitops_ds.controller import deploy
+from gitops_ds.plan.prune import Guards
+from tests import controlplane
+from tests.plan.world import World, config_map, daemonset
+from tests.service.test_service import until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+
+
+def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(control_plane: controlplane.ControlPlane) -> None:
+    space = f"prune-{os.getpid()}"
+    control_plane.kubectl("create", "namespace", space)
+    kept = {"kept.yaml": config_map("kept", space)}
+    files = {**kept, **{f"{name}.yaml": daemonset(name, namespace=space) for name in ("one", "two")}}
+
+    def pods() -> int:
+        return len(control_plane.kubectl("-n", space, "get", "pods", "-o", "name").split())
+
+    async def whole() -> None:
+        async with http.HttpCluster(access.access(str(control_plane.kubeconfig), None)) as cluster:
+            world = World(cluster, owner=space, state_namespace=space)
+            await world.apply(files)
+            until(lambda: pods() == 6, lambda: "no pods", 60)
+            refused = await world.apply(kept, "second", deploy.Asked(Guards(prune=True), patience=0))
+            assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
+            asked = deploy.Asked(Guards(prune=True), approved=refused.plan.hash, patience=120)
+            done = await world.apply(kept, "third", asked)
+            assert len(done.written) == 2
+            assert done.refusals == ()
+            until(lambda: pods() == 0, lambda: "pods are left", 60)
+
+    asyncio.run(whole())
