@@ -9,7 +9,7 @@ SEED ?= 1
 COUNT ?= 6000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance fuzz truth demo bench lock schemas clean
+.PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance fuzz truth demo bench lock install-manifest schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ bench: $(STAMP) ## figures as ratios against a peer measured in the same run
 
 lock: $(STAMP) ## requirements.lock anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+
+install-manifest: $(STAMP) ## deploy/install.yaml and the chart's copies anew, from deploy/
+	@PYTHON=$(abspath $(BIN)/python) scripts/install-manifest
 
 schemas: $(STAMP) ## the Kubernetes schemas anew, from the OpenAPI files of each version
 	$(BIN)/python scripts/schemas
