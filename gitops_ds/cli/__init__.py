@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "Take the decisions of a journal again, and compare."),
     "demo": ("demo", "The whole story on the embedded cluster, in a minute."),
     "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
+    "uninstall": ("uninstall", "Hand everything back to plain Kubernetes."),
     "completion": ("shell", "Print the completion script for a shell."),
     "version": ("shell", "Print the versions."),
 }

@@ -1,0 +1,56 @@
+"""`gitops-ds uninstall`: everything back to plain Kubernetes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command()
+@options.option("--owner", default="", help="Only what this owner applied (the value of the label gitops-ds.io/owner).")
+@options.option("--dry-run", is_flag=True, help="Only say what would be handed back.")
+@options.option("--yes", is_flag=True, help="Don't ask.")
+@options.connection
+@options.output("text", "json")
+@options.common
+def uninstall(**given: Any) -> int:
+    """Take our labels, annotations, ownership of fields and memory off the cluster; no pod restarts."""
+    return options.run(_uninstall(given))
+
+
+async def _uninstall(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, uninstalling
+
+    namespace = given["state_namespace"]
+    connection = clusters.Connection(given["kubeconfig"], given["context"], namespace)
+    async with clusters.opened(connection) as cluster:
+        what = await uninstalling.look(cluster, namespace, given["owner"])
+        if given["dry_run"]:
+            _show(given, what, handed_back=0)
+            return 0
+        await uninstalling.must_be_stopped(cluster, namespace)
+        question = f"Hand back {len(what.objects)} objects of {', '.join(sorted(what.owners)) or 'nobody'}?"
+        if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
+            raise click.UsageError("nothing was changed: say --yes")
+        changed = await uninstalling.hand_back(cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"]))
+        if not given["owner"]:
+            await uninstalling.clear(cluster, namespace)
+        _show(given, what, handed_back=changed)
+    return 0
+
+
+def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
+    if given["output"] == "json":
+        told = {"owners": sorted(what.owners), "objects": [str(key) for key in what.objects], "handedBack": handed_back}
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **told})
+        return
+    for key in what.objects if given["dry_run"] else ():
+        click.echo(f"would hand back {key}")
+    for key in what.unknown:
+        options.say(f"{key}: the cluster serves no such kind any more")
+    if not given["dry_run"]:
+        click.echo(f"{handed_back} objects are handed back; the service itself goes by kubectl delete -k deploy/")

@@ -1,0 +1,98 @@
+"""After `uninstall` nothing of ours is left on the cluster, and no pod was restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.app import uninstalling
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.kinds import timestamps
+from gitops_ds.model.objects import LEASE, NAMESPACE
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import PROGRAM
+
+_numbers = itertools.count()
+
+
+def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = (PROGRAM, *words, "--kubeconfig", plane.kubeconfig, "--state-namespace", state)
+    return subprocess.run(command, env=gitservers.GIT_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.controlplane
+@pytest.mark.xdist_group("control-plane")
+def test_nothing_of_ours_is_left_and_no_pod_restarts(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    state, space = (f"uninstall-{next(_numbers)}" for _ in range(2))
+    plane = control_plane
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    (fleet / "agent.json").write_text(json.dumps(daemonset("agent", "registry.example.com/agent:1", space)))
+    (fleet / "settings.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {space}}}\ndata: {{a: b}}\n"
+    )
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "One agent")):
+        subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+    plane.kubectl("create", "namespace", space)
+    applied = program(plane, state, "apply", "-C", fleet, "--wait")
+    assert applied.returncode == 0, applied.stderr
+
+    def look(*what: str) -> Any:
+        return json.loads(plane.kubectl("-n", space, "get", *what, "-o", "json", "--show-managed-fields"))
+
+    before = look("daemonset", "agent"), {pod["metadata"]["uid"] for pod in look("pods")["items"]}
+    told = program(plane, state, "uninstall", "--dry-run", "-o", "json")
+    assert json.loads(told.stdout)["handedBack"] == 0
+    assert look("daemonset", "agent") == before[0]
+
+    asked = program(plane, state, "uninstall")
+    assert (asked.returncode, asked.stdout) == (2, ""), asked.stderr
+    done = program(plane, state, "uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 objects are handed back")
+
+    after = look("daemonset", "agent")
+    assert "gitops-ds" not in json.dumps(after["metadata"])
+    assert "gitops-ds" not in json.dumps(look("configmap", "settings")["metadata"])
+    assert "gitops-ds" not in json.dumps([one["metadata"] for one in look("controllerrevisions")["items"]])
+    assert after["metadata"]["generation"] == before[0]["metadata"]["generation"]
+    assert after["spec"] == before[0]["spec"]
+    assert {pod["metadata"]["uid"] for pod in look("pods")["items"]} == before[1]
+    rest = json.loads(plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json"))["items"]
+    assert [one["metadata"]["name"] for one in rest if one["metadata"]["name"] != "kube-root-ca.crt"] == []
+
+    # Whoever goes on by hand meets no conflict, and whoever hands back twice finds nothing.
+    plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
+    assert program(plane, state, "uninstall", "--yes").stdout.startswith("0 objects are handed back")
+
+
+def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
+    async def scene() -> None:
+        async with simulated.Cluster() as cluster:
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            lease = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"}}
+
+            async def renew(times: int) -> None:
+                for _ in range(times):
+                    now = timestamps.micros(virtual_time.clock()())
+                    spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": now}
+                    await cluster.apply(LEASE, {**lease, "spec": spec}, manager="gitops-ds")
+                    await asyncio.sleep(2)
+
+            await renew(1)
+            await uninstalling.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
+            renewing = asyncio.create_task(renew(20))
+            with pytest.raises(errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"):
+                await uninstalling.must_be_stopped(cluster, "gitops-ds")
+            renewing.cancel()
+
+    virtual_time.run(scene())
