@@ -135,6 +135,8 @@ def sync_of(agent: Agent) -> tuple[str, str]:
         return "Held", f"held by the annotation {names.HOLD}"
     if agent.state.last_attempted and agent.state.last_attempted != agent.state.last_good:
         return "OutOfSync", f"commit {short(agent.state.last_attempted)} was not applied as a whole"
+    if agent.key in agent.state.waiting:
+        return "OutOfSync", "suspended, and something waits"
     return "Synced", ""
 
 
