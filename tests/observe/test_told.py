@@ -22,6 +22,7 @@ def test_a_difference_is_a_warning() -> None:
     )
     assert words.as_json(DIFFERED) == {
         "time": 7.0,
+        "level": "warning",
         "kind": "Differed",
         "message": line,
         "object": "DaemonSet logging/agent",
@@ -52,7 +53,12 @@ def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
     there.settle()
     last = there.observe()
     wanting, idle = (Decided(seen.now, KEY, decide.decide(seen), False, seen) for seen in (first, last))
-    assert words.as_json(wanting) == {"time": first.now, "kind": "Decided", "object": "DaemonSet logging/agent"}
+    assert words.as_json(wanting) == {
+        "time": first.now,
+        "level": "debug",
+        "kind": "Decided",
+        "object": "DaemonSet logging/agent",
+    }
     assert words.as_json(idle) is None
 
 
