@@ -88,10 +88,14 @@ class Scene:
     leader: Replica
     other: Replica
     tag: int
+    began: float
 
     async def until(self, holds: Any, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
+            assert all(one.process.poll() in (None, 0, -signal.SIGKILL) for one in (self.leader, self.other)), (
+                self.leader.log.read_text()
+            )
             assert time.monotonic() < deadline, (self.leader.log.read_text()[-1500:], self.other.log.read_text()[-1500:])
             await asyncio.sleep(0.02)
 
@@ -103,10 +107,12 @@ class Scene:
         """When the replica sent a write, of anything but leases; seconds since 1970."""
         user, found = f"system:serviceaccount:{SPACE}:{replica.name}", []
         for line in self.plane.audit_log.read_text().splitlines():
+            if user not in line:
+                continue
             told = json.loads(line)
             if told["user"]["username"] == user and told["verb"] not in ("get", "list", "watch"):
                 at = datetime.datetime.fromisoformat(told["requestReceivedTimestamp"]).timestamp()
-                if told["objectRef"]["resource"] != "leases" and at > since:
+                if told["objectRef"]["resource"] != "leases" and at > max(since, self.began):
                     found.append(at)
         return sorted(found)
 
@@ -119,14 +125,14 @@ class Scene:
 @contextlib.asynccontextmanager
 async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIterator[Scene]:
     """Two replicas, one of which leads a rollout of which a third is done."""
-    watcher, tag = Watcher(NODES, BUDGET), next(_tags)
+    watcher, tag, began = Watcher(NODES, BUDGET), next(_tags), time.time()
     replicas = [start(plane, directory, name) for name in ("a", "b")]
     async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
         body = daemonset("agent", image(1), SPACE)
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": BUDGET}}
         await cluster.create(DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}})
         following = asyncio.create_task(watcher.follow(cluster))
-        scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag)
+        scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag, began)
         try:
             await scene.until(lambda: watcher.running(image(1)) == NODES)
             await scene.until(lambda: any(one.says("stands by: ") for one in replicas))
