@@ -1,10 +1,10 @@
-"""`make bench`: all figures, or those named: python -m benchmarks start validate check changes apply rollouts decide."""
+"""`make bench`: all figures, or those named: python -m benchmarks start validate check changes apply rollouts decide page."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import apply, changes, check, decide, rollouts, start, validate
+from benchmarks import apply, changes, check, decide, page, rollouts, start, validate
 
 PARTS = {
     "start": start.main,
@@ -14,6 +14,7 @@ PARTS = {
     "apply": apply.main,
     "rollouts": rollouts.main,
     "decide": decide.main,
+    "page": page.main,
 }
 
 for name in sys.argv[1:] or PARTS:
