@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import git
 
@@ -16,6 +20,7 @@ from gitops_ds.source import access, failures, hardening
 from gitops_ds.source.address import Address
 from gitops_ds.source.credentials import Credentials
 from gitops_ds.source.limits import Limits
+from gitops_ds.source.private import Private
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,14 @@ class Bare:
         self._credentials: Credentials | None = None
         self._secrets: tuple[str, ...] = ()
         self._network: Mapping[str, str] = {}
+        self._running: subprocess.Popen[bytes] | None = None
+        self._held: Any = None  # GitPython ends a process that nobody holds
+        self._interrupted, self._turn = False, threading.Lock()
         try:
             # git runs elsewhere: a path of ours must mean the same there.
             cache = cache.resolve()
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._private = tempfile.TemporaryDirectory(prefix="access-", dir=cache)
+            self._private = Private(cache)
         except OSError as error:
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         try:
@@ -53,10 +61,10 @@ class Bare:
             self._local = hardening.local(self.path)
             self._repo = self._open()
         except OSError as error:
-            self._private.cleanup()
+            self._private.remove()
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         except errors.GitopsError:
-            self._private.cleanup()
+            self._private.remove()
             raise
 
     def _open(self) -> hardening.Repo:
@@ -83,11 +91,10 @@ class Bare:
         """Comes to the server as these from now on; what was on the disk for others goes away. Raises UsageError."""
         if credentials == self._credentials:
             return
-        private = Path(self._private.name)
-        for old in private.iterdir():
+        for old in self._private.path.iterdir():
             shutil.rmtree(old)
         # A directory of its own, so that a half-written one is never used.
-        found = access.install(self.address, credentials, Path(tempfile.mkdtemp(dir=private)))
+        found = access.install(self.address, credentials, Path(tempfile.mkdtemp(dir=self._private.path)))
         self._network = hardening.network(self.path, self.address, found)
         self._secrets, self._credentials = found.secrets, credentials
 
@@ -116,7 +123,7 @@ class Bare:
 
     def talk(self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False) -> Output:
         """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of any file that it writes."""
-        return self._run(words, self._network, doing, cap=cap, accepted=(0, 1, 128) if may_fail else (0,))
+        return self._run(words, self._network, doing, cap=cap, accepted=(0, 1, 128) if may_fail else (0,), apart=True)
 
     def _run(
         self,
@@ -127,28 +134,55 @@ class Bare:
         input: bytes | None = None,
         cap: int | None = None,
         accepted: tuple[int, ...],
+        apart: bool = False,
     ) -> Output:
         command = ["git", *words]
         with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment(**environment):
             stream.write(input or b"")
             stream.seek(0)
             try:
-                status, stdout, stderr = self._repo.git.execute(
-                    command if cap is None else hardening.capped(command, cap),
-                    istream=stream,
-                    with_extended_output=True,
-                    with_exceptions=False,
-                    stdout_as_string=False,
-                    strip_newline_in_stdout=False,
-                    kill_after_timeout=self.limits.seconds,
-                )
+                process = self._begun(command if cap is None else hardening.capped(command, cap), stream, apart)
             except git.GitCommandNotFound:
                 raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
             except OSError as error:
                 raise errors.SourceError(f"git can't be run: {error.strerror}") from None
-        if status not in accepted or stderr.startswith("Timeout: the command"):
-            raise self._failure(doing, stderr or f"git ended with status {status}")
-        return Output(status, stdout, stderr)
+            try:
+                stdout, said = process.communicate(timeout=self.limits.seconds)
+            except subprocess.TimeoutExpired:
+                raise self._failure(doing, failures.TIMEOUT) from None
+            finally:
+                self._end()
+        stderr = said.decode("utf-8", "replace").removesuffix("\n")
+        if process.returncode not in accepted:
+            raise self._failure(doing, stderr or f"git ended with status {process.returncode}")
+        return Output(process.returncode, stdout, stderr)
+
+    def _begun(self, command: list[str], stream: IO[bytes], apart: bool) -> subprocess.Popen[bytes]:
+        """The process; `apart` from the terminal, with all that it starts, because git lets others talk for it."""
+        with self._turn:
+            if self._interrupted:
+                raise errors.SourceError(f"{self.address.display} is closed")
+            git_of_repo: Any = self._repo.git
+            self._held = git_of_repo.execute(command, istream=stream, as_process=True, start_new_session=apart)
+            process: subprocess.Popen[bytes] = self._held.proc
+            self._running = process
+            return process
+
+    def _end(self) -> None:
+        with self._turn:
+            running, self._running = self._running, None
+            if running is not None:
+                _kill(running)
+                running.wait()
+                for pipe in filter(None, (running.stdout, running.stderr)):
+                    pipe.close()
+
+    def interrupt(self) -> None:
+        """For another thread: ends the command that runs, and lets none begin any more."""
+        with self._turn:
+            self._interrupted = True
+            if self._running is not None:
+                _kill(self._running)
 
     def failure(self, doing: str, output: Output) -> errors.SourceError:
         """The error for a command that was let fail."""
@@ -161,4 +195,14 @@ class Bare:
     def close(self) -> None:
         """Ends git's helpers and takes the credentials off the disk. The repository stays for the next time."""
         self._repo.close()
-        self._private.cleanup()
+        self._private.remove()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends it with all that it started, or at a terminal it alone; nothing where it ended itself."""
+    if process.poll() is not None:
+        return
+    if os.getpgid(process.pid) == process.pid:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()

@@ -24,12 +24,14 @@ class Failure:
     seconds: float = 0.0
 
 
+TIMEOUT = "git was ended after its time limit"  # our own words, where git said none
+
 _Rule = tuple[str, type[errors.SourceError], str]
 
 # The first that matches wins. {0} is the first group of the match.
 _RULES: tuple[_Rule, ...] = (
     (
-        r"Timeout: the command|Operation too slow",
+        rf"{TIMEOUT}|Operation too slow",
         errors.SourceUnreachable,
         "the server did not finish within {seconds:g} s; try again, or raise repository.timeout",
     ),

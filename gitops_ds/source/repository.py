@@ -53,6 +53,7 @@ class Repository:
         self._who = _always(credentials) if isinstance(credentials, Credentials) else credentials
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
         self._bare: Bare | None = None
+        self._closing = False
 
     async def tip(self, revision: Revision) -> CommitId:
         """The commit that a revision means at the server now; fetches nothing (an abbreviated commit id excepted)."""
@@ -138,10 +139,11 @@ class Repository:
         raise errors.PushRejected(f"no push to {branch} was tried")
 
     async def close(self) -> None:
-        """Waits for what runs, ends git's helpers, removes the credentials from the disk."""
-        bare, self._bare = self._bare, None
-        if bare is not None:
-            await asyncio.get_running_loop().run_in_executor(self._worker, bare.close)
+        """Ends what runs, also git's helpers; removes the credentials from the disk. A server that hangs is not waited for."""
+        self._closing = True
+        if self._bare is not None:
+            self._bare.interrupt()
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._close_in_worker)
         self._worker.shutdown(wait=True)
 
     async def __aenter__(self) -> Self:
@@ -168,9 +170,16 @@ class Repository:
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._in_worker, function, arguments)
 
+    def _close_in_worker(self) -> None:
+        bare, self._bare = self._bare, None
+        if bare is not None:
+            bare.close()
+
     def _in_worker(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
         if self._bare is None:
             self._bare = Bare(*self._arguments)
+        if self._closing:
+            raise errors.SourceError(f"{self.address.display} is closed")
         try:
             return function(self._bare, *arguments)
         except OSError as error:
