@@ -14,6 +14,7 @@ from gitops_ds.errors import GitopsError
 # Where each command lives; the first sentence is what `--help` shows, so that no command's module is imported for it.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a small valid repository to begin with."),
+    "adopt": ("adopt", "Write a repository from the DaemonSets of a cluster."),
     "check": ("check", "Check a repository, as a pull request would be."),
     "comment": ("comment", "Put a check's report under its pull request."),
     "snapshot": ("snapshot", "Write an inventory file of a cluster, for checks."),

@@ -18,7 +18,7 @@ def init(**given: Any) -> int:
     from gitops_ds.app import scaffold
 
     directory: Path = given["directory"]
-    for path in scaffold.write(directory):
+    for path in scaffold.write(directory, scaffold.files()):
         click.echo(f"wrote {directory / path}")
     options.say(_NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "), quiet=given["quiet"])
     return 0

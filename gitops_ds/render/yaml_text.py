@@ -44,8 +44,19 @@ def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:
     A Secret is left out with a line that says so, unless `secrets` asks for it: a stand-in for its values could be applied by
     mistake.
     """
-    manifests = sorted(bundle.manifests.values(), key=lambda m: (_RANK.get(m.key.kind, len(_ORDER)), m.key))
+    manifests = sorted(bundle.manifests.values(), key=lambda m: (rank(m.key.kind), m.key))
     return "".join(_document(manifest, secrets=secrets) for manifest in manifests)
+
+
+def rank(kind: str) -> int:
+    """The place of a kind in the order of an apply."""
+    return _RANK.get(kind, len(_ORDER))
+
+
+def manifest(body: Mapping[str, Any]) -> str:
+    """An object as people write it: version, kind and metadata first."""
+    first = {key: body[key] for key in _FIRST_KEYS if key in body}
+    return dump(first | {key: value for key, value in body.items() if key not in first})
 
 
 def dump(value: Any) -> str:
@@ -53,13 +64,11 @@ def dump(value: Any) -> str:
     return "".join(_block(value, "")) if isinstance(value, Mapping | list) and value else _scalar(value) + "\n"
 
 
-def _document(manifest: Manifest, *, secrets: bool) -> str:
-    head = f"---\n# {_comment(manifest.origin.base.file)}\n"
-    if manifest.key.group == "" and manifest.key.kind == "Secret" and not secrets:
-        return f"{head}# {_comment(str(manifest.key))}: not printed, as it is a Secret\n"
-    body = manifest.body
-    first = {key: body[key] for key in _FIRST_KEYS if key in body}
-    return head + dump(first | {key: value for key, value in body.items() if key not in first})
+def _document(one: Manifest, *, secrets: bool) -> str:
+    head = f"---\n# {_comment(one.origin.base.file)}\n"
+    if one.key.group == "" and one.key.kind == "Secret" and not secrets:
+        return f"{head}# {_comment(str(one.key))}: not printed, as it is a Secret\n"
+    return head + manifest(one.body)
 
 
 def _comment(text: str) -> str:

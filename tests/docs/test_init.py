@@ -56,14 +56,14 @@ def test_a_second_init_names_what_is_there_and_writes_nothing(run: Run, tmp_path
 def test_a_dangling_link_counts_as_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "gitops-ds.yaml").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(errors.Refused, match=r"has gitops-ds\.yaml already"):
-        scaffold.write(tmp_path)
+        scaffold.write(tmp_path, scaffold.files())
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_was_begun_is_taken_back_when_a_file_is_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "clusters").write_text("a file where a directory should be")
     with pytest.raises(errors.UsageError, match="nothing was written"):
-        scaffold.write(tmp_path)
+        scaffold.write(tmp_path, scaffold.files())
     assert [p.name for p in tmp_path.iterdir()] == ["clusters"]
 
 

@@ -27,12 +27,11 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
             yield at / name, entry.read_text("utf-8").replace(_VERSION, __version__)
 
 
-def write(directory: Path) -> tuple[PurePosixPath, ...]:
-    """Writes every file, and returns their paths.
+def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
+    """Writes every file (by path its text), and returns their paths.
 
     Raises Refused when one of them is there already, UsageError when the directory can't be written; then nothing is left behind.
     """
-    wanted = files()
     there = [str(path) for path in wanted if (directory / path).is_symlink() or (directory / path).exists()]
     if there:
         raise errors.Refused(f"{directory} has {', '.join(there)} already: nothing was written; name an empty directory")

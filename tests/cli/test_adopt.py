@@ -1,0 +1,59 @@
+"""What `adopt` writes is what a person would have written, and is stored as the very object that it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import adopting
+from gitops_ds.kinds import defaults, documents
+from gitops_ds.model import names
+from tests.plan.world import daemonset
+
+REAL = sorted((Path(__file__).parents[2] / "examples-repo").rglob("*.yaml"))
+
+
+def live(body: dict[str, Any]) -> dict[str, Any]:
+    """As an API server shows it."""
+    stored = defaults.defaulted(body)
+    metadata = {
+        **stored["metadata"],
+        "uid": "u",
+        "resourceVersion": "7",
+        "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [{"manager": "kubectl"}],
+        "annotations": {
+            **(stored["metadata"].get("annotations") or {}),
+            names.TEMPLATE_GENERATION: "3",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        },
+    }
+    return {**stored, "metadata": metadata, "status": {"numberReady": 3}}
+
+
+def test_what_the_server_made_is_left_out_and_what_a_person_said_stays() -> None:
+    written = daemonset("agent", "registry.example.com/agent:1", "logging")
+    written["metadata"]["annotations"] = {"example.com/team": "platform"}
+    written["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+    assert adopting.clean(live(written)) == written
+
+
+def found() -> list[Any]:
+    every = []
+    for path in REAL:
+        for document in documents.read(path.name, path.read_bytes()).documents:
+            body = document.value
+            if isinstance(body, dict) and body.get("kind") == "DaemonSet" and "${" not in path.read_text():
+                every.append(pytest.param(body, id=path.parent.name + "/" + path.name))
+    return every
+
+
+@pytest.mark.parametrize("body", found())
+def test_the_manifest_is_stored_as_the_object_that_it_came_from(body: dict[str, Any]) -> None:
+    seen = live(body)
+    cleaned = adopting.clean(seen)
+    assert defaults.defaulted(cleaned)["spec"] == seen["spec"]
+    assert len(str(cleaned)) < len(str(seen))

@@ -1,0 +1,114 @@
+"""What `adopt` wrote of a real cluster is applied there without a restart, and holds what the pods need."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane
+from tests.service.test_service import PROGRAM
+from tests.service.test_uninstall import program
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+_numbers = itertools.count()
+
+LIVE = """\
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: agent, namespace: {space}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings, namespace: {space}}}
+data: {{agent.conf: "level: info"}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: of-others, namespace: {space}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: token, namespace: {space}}}
+stringData: {{token: geheim}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: agent, namespace: {space}}}
+spec: {{clusterIP: None, selector: {{app: agent}}, ports: [{{port: 9100}}]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {space}-agent}}
+rules: [{{apiGroups: [""], resources: [nodes], verbs: [get]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: {space}-agent}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {space}-agent}}
+subjects: [{{kind: ServiceAccount, name: agent, namespace: {space}}}]
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, namespace: {space}, labels: {{team: platform}}}}
+spec:
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+    metadata: {{labels: {{app: agent}}}}
+    spec:
+      serviceAccountName: agent
+      containers:
+        - name: agent
+          image: registry.example.com/agent:1
+          env: [{{name: TOKEN, valueFrom: {{secretKeyRef: {{name: token, key: token}}}}}}]
+          livenessProbe: {{httpGet: {{port: 9100}}}}
+      volumes: [{{name: settings, configMap: {{name: settings}}}}]
+"""
+
+
+def test_what_runs_is_written_with_its_companions_and_applied_without_a_restart(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
+    plane, space = control_plane, f"adopt-{next(_numbers)}"
+    plane.kubectl("create", "namespace", space)
+    plane.kubectl("apply", "-f", "-", stdin=LIVE.format(space=space))
+    plane.kubectl("-n", space, "rollout", "status", "ds/agent", "--timeout=60s")
+
+    def spec() -> tuple[object, list[str]]:
+        found = json.loads(plane.kubectl("-n", space, "get", "daemonset", "agent", "-o", "json"))
+        known = plane.kubectl("-n", space, "get", "controllerrevisions,pods", "-o", "name").split()
+        return (found["spec"], found["metadata"]["generation"]), known
+
+    before, fleet = spec(), tmp_path / "fleet"
+    done = subprocess.run(
+        [PROGRAM, "adopt", fleet, "-n", space, "--kubeconfig", plane.kubeconfig],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "reads the Secrets token: they stay in the cluster and are not written" in done.stderr
+    written = {path.relative_to(fleet).as_posix(): path.read_text() for path in fleet.rglob("*.yaml")}
+    assert sorted(written) == [f"{space}/agent.yaml", f"{space}/companions.yaml", "cluster.yaml"]
+    together = "".join(written.values())
+    for kind in ("Namespace", "ServiceAccount", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "DaemonSet"):
+        assert f"kind: {kind}\n" in together
+    assert "serviceAccountName: agent" in together
+    for word in ("of-others", "geheim", "uid", "resourceVersion", "clusterIPs", "terminationGracePeriodSeconds", "protocol"):
+        assert word not in together, word
+
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "As it runs")):
+        subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+    applied = program(plane, space, "apply", "-C", fleet, "--wait")
+    assert applied.returncode == 0, applied.stderr
+    assert spec() == before
+    again = subprocess.run(
+        [PROGRAM, "adopt", tmp_path / "other", "-n", space, "--kubeconfig", plane.kubeconfig],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 1
+    assert "is in Git already" in again.stderr
