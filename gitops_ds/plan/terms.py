@@ -19,8 +19,8 @@ class Neighbours:
     """The other owners of the same service, where Git and templates in the cluster may name the same object.
 
     `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs` are all that others name: what
-    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken. Until all have told what they name, the view
-    is not `complete`, and nothing is deleted.
+    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken. Until all have told what they name, the
+    view is not `complete`, and nothing is deleted.
     """
 
     ahead: Mapping[Key, str] = field(default_factory=dict)

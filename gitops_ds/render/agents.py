@@ -16,7 +16,7 @@ from gitops_ds.render.drafts import Draft
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents; `held` names those that are not to be applied, `drift` what is done about drift of those that say so.
+    """What came of all agents; `held` names those not to be applied, `drift` what is done about drift of those that say so.
 
     `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
