@@ -12,7 +12,7 @@ from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.app import credentials, parts, repositories, scheduling
-from gitops_ds.controller import events, state, sync
+from gitops_ds.controller import events, requests, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
@@ -21,7 +21,7 @@ from gitops_ds.model.deployment import NewCommit, PassFailed
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.model.steering import Push
+from gitops_ds.model.steering import PassedOn, Push
 from gitops_ds.model.trust import Mode, Unverified, Verified
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -35,10 +35,14 @@ from gitops_ds.source.repository import Repository
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the repositories of a service share. `owners` are the ids under which they own objects, each with its repository."""
+    """What the repositories of a service share. `owners` are the ids under which they own objects, each with its repository.
+
+    `free` is the cluster without the fence: for a word to the leader alone.
+    """
 
     service: Service
     cluster: Cluster
+    free: Cluster
     tell: Emit
     at_desk: bool
     owners: dict[str, str] = field(default_factory=dict)
@@ -61,6 +65,7 @@ class Following(parts.Deployer):
         secrets = credentials.Secrets(around.cluster, around.service.cluster.namespace, time.time)
         self._keyring = credentials.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
+        self._telling: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
         self._looked = False
 
@@ -86,10 +91,16 @@ class Following(parts.Deployer):
         return tuple(dict.fromkeys((self._where.display, repositories.identity(self._where))))
 
     def wake(self, push: Push) -> None:
-        """Somebody pushed: looks now."""
+        """Somebody pushed: looks now, or has the leader look."""
         self._polling.hooked()
-        if self.loop is not None:
-            self.loop.expect(push.commit)
+        if self.loop is None:
+            return
+        self.loop.expect(push.commit)
+        if not self._acting:
+            place = (self._around.service.cluster.namespace, self.id)
+            told = asyncio.create_task(requests.pass_on(self._around.free, place, push, time.time()))
+            self._telling.add(told)
+            told.add_done_callback(self._telling.discard)
 
     def _tick(self) -> None:
         # A crontab says when; an interval only how often at most.
@@ -97,8 +108,13 @@ class Following(parts.Deployer):
             self.loop.ask()
 
     def _hear(self, told: Record) -> None:
-        if isinstance(told, NewCommit):
-            self._polling.found()
+        match told:
+            case NewCommit():
+                self._polling.found()
+            case PassedOn():
+                self._polling.hooked()
+            case _:
+                pass
         self._around.tell(told)
 
     def stop(self) -> None:

@@ -95,7 +95,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             hearers.hearing.append(journal.hear)
         cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence, tally))
         version = await cluster.version()
-        deployers = list(_followings(service, cluster, hearers.tell, at_desk))
+        deployers = list(_followings(service, (cluster, free), hearers.tell, at_desk))
         hear = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
         controller = _controller(service, cluster, hear)
         home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline)
@@ -135,16 +135,20 @@ def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, Sta
     return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
 
 
-def _followings(service: Service, cluster: Cluster, tell: Emit, at_desk: bool) -> Iterable[Following | Templating]:
-    """The deployers: one for each repository, and one for the templates in the cluster."""
+def _followings(service: Service, reached: tuple[Cluster, Cluster], tell: Emit, at_desk: bool) -> Iterable[Following | Templating]:
+    """The deployers: one for each repository, and one for the templates in the cluster.
+
+    The cluster is `reached` behind the fence, and without one.
+    """
     if not service.repositories and service.templates is None:
         return
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone has no use for.
     from gitops_ds.app import following, templating
     from gitops_ds.controller.claims import Claims, Rank
 
+    cluster, free = reached
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
-    around = following.Around(service, cluster, tell, at_desk, claims=claims)
+    around = following.Around(service, cluster, free, tell, at_desk, claims=claims)
     if service.templates is not None:
         part = templating.Templating(service, service.templates, cluster, claims, tell)
         around.owners[part.owner] = "templates in the cluster"

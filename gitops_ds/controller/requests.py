@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 
 from gitops_ds import errors
 from gitops_ds.controller import informer, state
 from gitops_ds.controller.informer import Failing, Told
+from gitops_ds.kinds import timestamps
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection
-from gitops_ds.model.objects import CONFIG_MAP, Body
-from gitops_ds.model.steering import Steering
+from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId
+from gitops_ds.model.steering import Push, Steering
 
 OUTCOME_BYTES = 1024
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -30,6 +32,7 @@ def parse(body: Body) -> Steering:
         suspended=said.get(names.SUSPEND, "").lower() == "true",
         approved=said.get(names.APPROVE, "").strip(),
         held=tuple(sorted({commit for commit in held if _COMMIT.fullmatch(commit)})),
+        pushed=said.get(names.PUSHED, ""),
     )
 
 
@@ -87,3 +90,20 @@ class Requests:
             said |= {names.HANDLED_AT: self._steering.requested, names.OUTCOME: outcome[:OUTCOME_BYTES]}
         self._stale = True
         await self._cluster.patch(CONFIG_MAP, self._namespace, self._name, {"metadata": {"annotations": said}})
+
+
+def pushed_commit(pushed: str) -> CommitId | None:
+    """The commit that a push told of, where it named one."""
+    commit = pushed.rpartition(" ")[2]
+    return CommitId(commit) if _COMMIT.fullmatch(commit) else None
+
+
+async def pass_on(cluster: Cluster, place: tuple[str, str], push: Push, at: float) -> None:
+    """Tells the leader of a push that we were told of; `at` is seconds since 1970.
+
+    Where that fails, the leader's own looks find it.
+    """
+    namespace, id = place
+    said = {names.PUSHED: f"{timestamps.micros(at)} {push.commit or ''}".rstrip()}
+    with contextlib.suppress(errors.ClusterError):
+        await cluster.patch(CONFIG_MAP, namespace, state.config_map_name(id), {"metadata": {"annotations": said}})

@@ -18,7 +18,7 @@ from gitops_ds.controller import deploy, live, state
 from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.controller.requests import Requests
+from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import (
@@ -35,7 +35,7 @@ from gitops_ds.model.deployment import (
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.model.steering import CommitHeld, Handled, Resumed, Steering, Suspended
+from gitops_ds.model.steering import CommitHeld, Handled, PassedOn, Resumed, Steering, Suspended
 from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.source.reading import Movement
@@ -103,6 +103,7 @@ class Loop:
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._expected: tuple[CommitId, float] | None = None
+        self._pushed: str | None = None
         self._outcome, self._spent = "", False
         self._suspended: Suspended | None = None
         self._busy = False
@@ -193,6 +194,13 @@ class Loop:
         self._expected = (commit, asyncio.get_running_loop().time()) if commit else self._expected
         self.ask()
 
+    def _hear_of(self, pushed: str) -> None:
+        """A push that another replica was told of; what stood there when the first pass began is over."""
+        if self._pushed is not None and pushed not in ("", self._pushed):
+            self._emit(PassedOn(self._timing.clock(), commit := pushed_commit(pushed)))
+            self.expect(commit)
+        self._pushed = pushed
+
     def _requested(self, urgent: bool) -> None:
         self.stirred()
         if urgent:
@@ -278,6 +286,7 @@ class Loop:
             if self._requests.changed:
                 self._state = None  # and so it is read again
             steering = await self._requests.look()
+            self._hear_of(steering.pushed)
             left = await self._once(steering)
             await self._answer(steering)
         except errors.NotLeading:

@@ -24,6 +24,7 @@ TEMPLATE_UID = f"{DOMAIN}/template-uid"  # the uid of the object that a manifest
 VARIANT = f"{DOMAIN}/variant"  # on the pods, and in the selector, of every variant but `default`
 REQUESTED_AT = f"{DOMAIN}/requested-at"
 HANDLED_AT = f"{DOMAIN}/handled-at"
+PUSHED = f"{DOMAIN}/pushed"  # when, and what: by a replica that was told of a push and does not lead
 OUTCOME = f"{DOMAIN}/outcome"  # of the pass that was requested
 CONTENT_NAMED = f"{DOMAIN}/content-named"  # on ConfigMaps whose name ends in the hash of their content
 

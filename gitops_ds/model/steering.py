@@ -14,13 +14,15 @@ class Steering:
     """The annotations of a state's ConfigMap that ask for something.
 
     `requested` is the value of a request that is not answered yet; `held` are commits that are not to be applied, by their first
-    seven or more digits; `approved` is the hash of a plan.
+    seven or more digits; `approved` is the hash of a plan. `pushed` is when another replica was told of a
+    push, and of which commit.
     """
 
     requested: str = ""
     suspended: bool = False
     approved: str = ""
     held: tuple[str, ...] = ()
+    pushed: str = ""
 
     def holds(self, commit: CommitId) -> bool:
         """Whether the commit is not to be applied."""
@@ -59,6 +61,13 @@ class Push:
     """What a delivery tells one repository: look now. `commit` is a hint for how long to look, never for what to take."""
 
     commit: CommitId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOn(Asked):
+    """Another replica was told of a push, and this one leads."""
+
+    commit: CommitId | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ def _steered(told: steering.Asked) -> str | None:
     match told:
         case steering.HookHeard(result=steering.HookResult.ACCEPTED, forge=forge):
             return f"a webhook ({forge}) told of a push: looking now"
+        case steering.PassedOn():
+            return "another replica was told of a push: looking now"
         case steering.CommitHeld(commit=commit, reason=reason):
             return f"commit {commit[:12]} is held ({reason}): the last good one stays"
         case steering.Suspended(commit=commit, changes=changes):

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,3 +184,36 @@ def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: control
     assert (elsewhere.returncode, "no service follows https://git.example.com/fleet" in elsewhere.stderr) == (3, True)
     late = nobody.ask("reconcile", "--wait", "--timeout", "1s", "-C", str(tmp_path / "repository-1"), here=False)
     assert (late.returncode, "not answered after 1 seconds" in late.stderr) == (1, True)
+
+
+def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    election = {"enabled": True}
+    with service(tmp_path, api_server, space, election=election) as scene:
+        port, beside = controlplane.free_port(), tmp_path / "standby"
+        beside.mkdir()
+        (beside / "secret").write_text("a long random secret\n")
+        listen = {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(beside / "secret")}}
+        file = beside / "settings.yaml"
+        file.write_text(json.dumps({**json.loads((tmp_path / "settings.yaml").read_text()), "listen": listen}))
+        with running(beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)) as (_, log):
+            until(lambda: "stands by: " in log.read_text() and ready(port), log.read_text, 60)
+            commit = scene.upstream.commit(agent(space, 2))
+            headers = {"Authorization": "Bearer a long random secret"}
+            body = json.dumps({"repository": scene.url, "commit": commit}).encode()
+            hook = urllib.request.Request(f"http://127.0.0.1:{port}/hook", body, headers, method="POST")
+            with urllib.request.urlopen(hook, timeout=30) as reply:
+                assert reply.status == 202
+            until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text(), 60)
+            assert "another replica was told of a push" in scene.say()
+            assert "Traceback" not in log.read_text()
+
+
+def ready(port: int) -> bool:
+    """Whether a replica says that it is of use."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False

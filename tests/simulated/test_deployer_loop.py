@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
 from gitops_ds.cluster.simulated.requests import failure
-from gitops_ds.controller import state, sync
+from gitops_ds.controller import requests, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
@@ -23,6 +23,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.steering import PassedOn, Push
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
 from gitops_ds.source.reading import Movement
@@ -251,6 +252,36 @@ def test_git_may_be_away_for_an_hour() -> None:
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
         assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_shows_it() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
+        standby = scene.cluster.client()
+        await requests.pass_on(standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now())
+        await asyncio.sleep(10)
+        assert [told.commit for told in scene.told(PassedOn)] == [coming]
+        assert scene.history.push(AGENT.format(tag="2")) == coming
+        await asyncio.sleep(20)
+        assert await scene.image() == "2"
+        looks = scene.history.looks
+        await asyncio.sleep(600)
+        assert scene.history.looks - looks <= 1, "what was found is looked for no more"
+
+    play(script)
+
+
+def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
+    async def script(scene: Scene) -> None:
+        standby = scene.cluster.client()
+        standby.faults = lambda _request: failure(503)
+        await requests.pass_on(standby, ("gitops-ds", "test"), Push(), 0.0)
+        await requests.pass_on(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
+        await scene.settle()
+        assert not scene.told(PassedOn)
 
     play(script)
 
