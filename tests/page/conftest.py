@@ -117,8 +117,9 @@ class Looker:
             self._contexts.pop().close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One for a module, and no longer: as long as it lives, no other test of this thread can run an event loop."""
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         yield made

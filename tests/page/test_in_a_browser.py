@@ -14,7 +14,7 @@ from gitops_ds.web.page.view import Event
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 NODE = "ip-10-0-7-7.eu-west-1.compute.internal"
 VIEWS = {
     "overview": "/",
