@@ -24,7 +24,7 @@ from gitops_ds.app import ledger, repositories, reverting
 from gitops_ds.app.proposing import Proposal
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import Behaviour, Fault, NodeSpec, Trouble
-from gitops_ds.controller import fleet, state, sync
+from gitops_ds.controller import choosing, fleet, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.loop import Controller, Powers
@@ -162,7 +162,7 @@ def _loop(cluster: simulated.Cluster, repository: Repository, heard: list[Record
         return repository.tip(revision.Branch("main"))
 
     place = Place(cluster.client(), "gitops-ds", state.identity("node-agents", "", "", CLUSTER), repository.address.display)
-    source = sync.Source(tip, snapshot, repository.movement, lambda found: prepare.prepare(found, cluster=CLUSTER))
+    source = choosing.Source(tip, snapshot, repository.movement, lambda found: prepare.prepare(found, cluster=CLUSTER))
     timing = sync.Timing(5.0, cluster.server.now, random.Random(2).random)
     return sync.Loop(source, place, Asked(patience=0.0), heard.append, timing)
 

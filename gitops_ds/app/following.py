@@ -12,7 +12,7 @@ from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.app import credentials, parts, repositories, scheduling
-from gitops_ds.controller import events, requests, state, sync
+from gitops_ds.controller import choosing, events, requests, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
@@ -150,7 +150,7 @@ class Following(parts.Deployer):
         if around.owners.setdefault(id, whole) != whole:
             raise errors.SettingsError(f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner")
         about = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(id))
-        source = sync.Source(
+        source = choosing.Source(
             lambda: repository.tip(self._wanted),
             partial(self._snapshot, repository),
             repository.movement,

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.controller import deploy, live, state
+from gitops_ds.controller import choosing, deploy, live, state
 from gitops_ds.controller.caches import Caches
+from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import (
-    CommitRejected,
     GitTook,
-    NewCommit,
     PassEnded,
     PassFailed,
     PassTook,
@@ -34,36 +33,13 @@ from gitops_ds.model.deployment import (
 )
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
-from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.model.steering import CommitHeld, Handled, PassedOn, Resumed, Steering, Suspended
-from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.source.reading import Movement
+from gitops_ds.model.steering import Handled, PassedOn, Resumed, Steering, Suspended
 
 P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
-
-
-async def unasked(tip: CommitId, since: CommitId | None) -> None:
-    """For a source whose signatures nobody asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
-
-    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
-    is read, let alone rendered. None: no signature is asked for.
-    """
-
-    tip: Callable[[], Awaitable[CommitId]]
-    snapshot: Callable[[CommitId], Awaitable[Snapshot]]
-    movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
-    prepare: Callable[[Snapshot], Prepared]
-    verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +51,6 @@ class Timing:
     chance: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
-
-    One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
-    to be applied, where somebody said so.
-    """
-
-    tip: CommitId
-    prepared: Prepared | None = None
-    snapshot: Snapshot | None = None
-    trusted: bool = True
-    held: str = ""
-
-
 class Loop:
     """One repository on one cluster."""
 
@@ -99,6 +60,7 @@ class Loop:
         self._asked, self._emit, self._timing = asked, self._say, timing
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
+        self._choosing = Choosing(self._source, self._emit, timing.clock)
         self._place = replace(place, clock=timing.clock)
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
@@ -116,8 +78,6 @@ class Loop:
         self._state: State | None = None
         self._left: State | None = None
         self._choice: Choice | None = None
-        self._told: CommitId | None = None
-        self._distrust = ""
         self._settled: tuple[CommitId, int] | None = None
         self._due = math.inf
         self._member: Member | None = None
@@ -159,8 +119,8 @@ class Loop:
     def act(self) -> None:
         """Takes passes, from now on, and one at once; so it is at the beginning."""
         self._acting = True
-        self._state = self._settled = self._told = None  # another may have written since
-        self._distrust = ""
+        self._state = self._settled = None  # another may have written since
+        self._choosing.forget()
         self.ask()
 
     def rest(self) -> None:
@@ -270,7 +230,7 @@ class Loop:
                 return
             known = await state.load(self._place.cluster, self._place.namespace, self._place.owner)
             if self._choice is None or self._choice.tip != tip:
-                self._choice = await self._choose(tip, known, "")
+                self._choice = await self._choosing.choose(tip, known, "")
             if self._choice.prepared is not None:
                 bundle = await live.with_namespaces(self._place.cluster, self._choice.prepared.bundle)
                 await self._caches.live((await live.resources_of(self._place.cluster, bundle, known.inventory))[0])
@@ -347,9 +307,9 @@ class Loop:
             self._outcome = f"success: commit {tip[:12]} is unchanged"
             return False
         known = self._state = self._state or await self._load()
-        held = _held(tip, known, steering)
+        held = choosing.held(tip, known, steering)
         if self._choice is None or self._choice.tip != tip or self._choice.held != held:
-            self._choice = await self._choose(tip, known, held)
+            self._choice = await self._choosing.choose(tip, known, held)
         prepared, snapshot = self._choice.prepared, self._choice.snapshot
         if prepared is None or snapshot is None:
             self._asks((), steering)
@@ -418,69 +378,6 @@ class Loop:
                 self._emit(Withheld(self._timing.clock(), refusal))
         self._withheld = frozenset(refusals)
 
-    async def _choose(self, tip: CommitId, known: State, held: str) -> Choice:
-        """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
-        if held:
-            self._emit(CommitHeld(self._timing.clock(), tip, held))
-            return await self._last_good(Choice(tip, held=held), known)
-        if not await self._trusts(tip, known):
-            return await self._last_good(Choice(tip, trusted=False), known)
-        snapshot = await self._source.snapshot(tip)
-        movement = await self._movement(known.last_attempted, tip)
-        _check_allowed(tip, movement, known)
-        prepared = self._source.prepare(snapshot)
-        self._tell(snapshot, movement, known, prepared)
-        if prepared.deployable:
-            return Choice(tip, prepared, snapshot)
-        return await self._last_good(Choice(tip), known)
-
-    async def _last_good(self, choice: Choice, known: State) -> Choice:
-        if known.last_good is None or (choice.held and known.last_good == choice.tip):
-            return choice
-        good = await self._source.snapshot(known.last_good)
-        prepared = self._source.prepare(good)
-        return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
-
-    async def _trusts(self, tip: CommitId, known: State) -> bool:
-        """Whether the tip may be read. Told once: a good one when it is new, the other for each reason."""
-        found = await self._source.verify(tip, known.last_good)
-        if isinstance(found, Unverified):
-            if found.message != self._distrust:
-                self._emit(VerificationFailed(self._timing.clock(), found.commit, found.message))
-            self._distrust = found.message
-            return False
-        self._distrust = ""
-        if found is not None and tip not in (known.last_attempted, self._told):
-            self._emit(SourceVerified(self._timing.clock(), tip, found.signer, found.key, found.checked))
-        return True
-
-    def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
-        """Tells a commit once, also when the pass that met it failed later and is taken again."""
-        info = snapshot.commit
-        if info is None or info.id == self._told:
-            return
-        self._told = info.id
-        if info.id != known.last_attempted:
-            self._emit(NewCommit(self._timing.clock(), info.id, info.subject, info.author, movement is Movement.REWRITTEN))
-        if not prepared.deployable:
-            refused = tuple(finding for finding in prepared.findings if finding.refused)
-            self._emit(CommitRejected(self._timing.clock(), info.id, refused))
-
-    async def _movement(self, last: CommitId | None, tip: CommitId) -> Movement:
-        if last is None or last == tip:
-            return Movement.FORWARD
-        try:
-            return await self._source.movement(last, tip)
-        except errors.RevisionUnknown:  # the old line was removed from the server
-            return Movement.REWRITTEN
-
-
-def _held(tip: CommitId, known: State, steering: Steering) -> str:
-    """Why the commit is not to be applied; nothing where it may be."""
-    if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
-        return by_itself
-    return "somebody asked for that" if steering.holds(tip) else ""
-
 
 def _outcome(tip: CommitId, ended: PassEnded) -> str:
     failed = deploy.refusals_that_fail(ended.refusals)
@@ -491,11 +388,3 @@ def _outcome(tip: CommitId, ended: PassEnded) -> str:
         return f"failure: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
     kept = "; ".join(refusal.message for refusal in ended.refusals)
     return f"success: {applied}" + (f"; {kept}" if kept else "")
-
-
-def _check_allowed(tip: CommitId, movement: Movement, known: State) -> None:
-    if movement is Movement.REWOUND:
-        raise errors.HistoryRewound(
-            f"the branch went back from {(known.last_attempted or '')[:12]} to {tip[:12]}, an older commit: nothing is applied "
-            f"until a newer one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
-        )

@@ -1,6 +1,6 @@
 """Templates that people keep in ConfigMaps and Secrets of the cluster: watched, and made so by the same loop that follows Git.
 
-A `sync.Source`: the keys of the chosen objects are its files, the versions of all of them its tip. Each object is rendered and
+A `choosing.Source`: the keys of the chosen objects are its files, the versions of all of them its tip. Each object is rendered and
 checked by itself, so that one with a mistake is quarantined (what it made stays as it is) and the others go on. Of an object that
 two name, the older one counts. What a Secret holds is applied, and told to nobody.
 """
@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from gitops_ds.controller import held_templates, informer, sync
+from gitops_ds.controller import choosing, held_templates, informer
 from gitops_ds.controller.discreet import Discreet
 from gitops_ds.controller.held_templates import Chosen, Held, Taken
 from gitops_ds.controller.informer import Store
@@ -57,9 +57,9 @@ class Templates:
                 self._stores.append(store)
                 self._tasks.append(asyncio.create_task(informer.run(self._cluster, resource, which, store.hear, random=chance)))
 
-    def as_source(self) -> sync.Source:
+    def as_source(self) -> choosing.Source:
         """For the loop."""
-        return sync.Source(self.tip, self.snapshot, self.movement, self.prepare)
+        return choosing.Source(self.tip, self.snapshot, self.movement, self.prepare)
 
     def stop(self) -> None:
         """Ends the watches."""

@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.controller import state, sync
+from gitops_ds.controller import choosing, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment, names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
@@ -44,7 +44,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
         async with simulated.Cluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, heard, client = History(), list[Record](), cluster.client()
-            source = sync.Source(
+            source = choosing.Source(
                 history.tip, history.snapshot, history.movement, lambda found: prepare.prepare(found, namespace="default")
             )
             timing = sync.Timing(5.0, cluster.server.now, random.Random(1).random)

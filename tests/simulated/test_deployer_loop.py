@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
 from gitops_ds.cluster.simulated.requests import failure
-from gitops_ds.controller import requests, state, sync
+from gitops_ds.controller import choosing, requests, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
@@ -102,7 +102,7 @@ class Scene:
 
 def loop_on(cluster: simulated.Cluster, client: simulated.Client, history: History, heard: list[Record], asked: Asked) -> sync.Loop:
     place = Place(client, "gitops-ds", "test", "memory")
-    source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+    source = choosing.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
     return sync.Loop(source, place, asked, heard.append, sync.Timing(5.0, cluster.server.now, random.Random(1).random))
 
 

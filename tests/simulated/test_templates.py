@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.controller import state, sync
+from gitops_ds.controller import choosing, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.discreet import Discreet
@@ -152,7 +152,7 @@ def begin(scene: Scene, claims: Claims, asked: Asked, chosen: Chosen) -> Templat
 
 def following(scene: Scene, claims: Claims, asked: Asked) -> sync.Loop:
     place = Place(scene.cluster.client(), "gitops-ds", "fleet", "memory")
-    source = sync.Source(
+    source = choosing.Source(
         scene.git.tip, scene.git.snapshot, scene.git.movement, lambda found: prepare.prepare(found, namespace="default")
     )
     timing = sync.Timing(5.0, scene.cluster.server.now, random.Random(3).random)

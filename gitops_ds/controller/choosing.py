@@ -1,0 +1,137 @@
+"""Which commit is kept applied: the branch's tip, if it may be; else the last good one; else none.
+
+What is met on the way is told once: a new commit, one that is not well formed, one whose signer nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from gitops_ds import errors
+from gitops_ds.model.deployment import CommitRejected, NewCommit, State
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Emit
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.steering import CommitHeld, Steering
+from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.source.reading import Movement
+
+
+async def unasked(tip: CommitId, since: CommitId | None) -> None:
+    """For a source whose signatures nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
+
+    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
+    is read, let alone rendered. None: no signature is asked for.
+    """
+
+    tip: Callable[[], Awaitable[CommitId]]
+    snapshot: Callable[[CommitId], Awaitable[Snapshot]]
+    movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
+    prepare: Callable[[Snapshot], Prepared]
+    verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
+
+    One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
+    to be applied, where somebody said so.
+    """
+
+    tip: CommitId
+    prepared: Prepared | None = None
+    snapshot: Snapshot | None = None
+    trusted: bool = True
+    held: str = ""
+
+
+class Choosing:
+    """The choices of one repository, and what was told of them; `clock` gives seconds since 1970."""
+
+    def __init__(self, source: Source, emit: Emit, clock: Callable[[], float]) -> None:
+        self._source, self._emit, self._clock = source, emit, clock
+        self.forget()
+
+    def forget(self) -> None:
+        """What was told may be told again: somebody else may have told other things since."""
+        self._told: CommitId | None = None
+        self._distrust = ""
+
+    async def choose(self, tip: CommitId, known: State, held: str) -> Choice:
+        """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
+        if held:
+            self._emit(CommitHeld(self._clock(), tip, held))
+            return await self._last_good(Choice(tip, held=held), known)
+        if not await self._trusts(tip, known):
+            return await self._last_good(Choice(tip, trusted=False), known)
+        snapshot = await self._source.snapshot(tip)
+        movement = await self._movement(known.last_attempted, tip)
+        _check_allowed(tip, movement, known)
+        prepared = self._source.prepare(snapshot)
+        self._tell(snapshot, movement, known, prepared)
+        if prepared.deployable:
+            return Choice(tip, prepared, snapshot)
+        return await self._last_good(Choice(tip), known)
+
+    async def _last_good(self, choice: Choice, known: State) -> Choice:
+        if known.last_good is None or (choice.held and known.last_good == choice.tip):
+            return choice
+        good = await self._source.snapshot(known.last_good)
+        prepared = self._source.prepare(good)
+        return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
+
+    async def _trusts(self, tip: CommitId, known: State) -> bool:
+        """Whether the tip may be read. Told once: a good one when it is new, the other for each reason."""
+        found = await self._source.verify(tip, known.last_good)
+        if isinstance(found, Unverified):
+            if found.message != self._distrust:
+                self._emit(VerificationFailed(self._clock(), found.commit, found.message))
+            self._distrust = found.message
+            return False
+        self._distrust = ""
+        if found is not None and tip not in (known.last_attempted, self._told):
+            self._emit(SourceVerified(self._clock(), tip, found.signer, found.key, found.checked))
+        return True
+
+    def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
+        """Tells a commit once, also when the pass that met it failed later and is taken again."""
+        info = snapshot.commit
+        if info is None or info.id == self._told:
+            return
+        self._told = info.id
+        if info.id != known.last_attempted:
+            self._emit(NewCommit(self._clock(), info.id, info.subject, info.author, movement is Movement.REWRITTEN))
+        if not prepared.deployable:
+            refused = tuple(finding for finding in prepared.findings if finding.refused)
+            self._emit(CommitRejected(self._clock(), info.id, refused))
+
+    async def _movement(self, last: CommitId | None, tip: CommitId) -> Movement:
+        if last is None or last == tip:
+            return Movement.FORWARD
+        try:
+            return await self._source.movement(last, tip)
+        except errors.RevisionUnknown:  # the old line was removed from the server
+            return Movement.REWRITTEN
+
+
+def held(tip: CommitId, known: State, steering: Steering) -> str:
+    """Why the commit is not to be applied; nothing where it may be."""
+    if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
+        return by_itself
+    return "somebody asked for that" if steering.holds(tip) else ""
+
+
+def _check_allowed(tip: CommitId, movement: Movement, known: State) -> None:
+    if movement is Movement.REWOUND:
+        raise errors.HistoryRewound(
+            f"the branch went back from {(known.last_attempted or '')[:12]} to {tip[:12]}, an older commit: nothing is applied "
+            f"until a newer one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
+        )
