@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "Take the decisions of a journal again, and compare."),
     "demo": ("demo", "The whole story on the embedded cluster, in a minute."),
     "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
+    "support-dump": ("support_dump", "A redacted archive for a bug report."),
     "uninstall": ("uninstall", "Hand everything back to plain Kubernetes."),
     "completion": ("shell", "Print the completion script for a shell."),
     "version": ("shell", "Print the versions."),
@@ -61,7 +62,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[name][0]}")
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import copy
 import random
 import socket
+import time
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
+from gitops_ds.cluster.pace import Pace
 from gitops_ds.cluster.tally import Tally
 from gitops_ds.kinds import brief, revisions
 from gitops_ds.model import names
@@ -36,6 +38,7 @@ PAGE = 500
 REQUEST_SECONDS = 30.0
 PATIENCE = 4  # times that a 429 or 503 with Retry-After is waited out
 LONGEST_WAIT_SECONDS = 8.0
+_NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
@@ -75,6 +78,7 @@ class HttpCluster:
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._tally = tally or Tally()
+        self._pace = Pace(time.monotonic)
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pool."""
@@ -217,6 +221,19 @@ class HttpCluster:
             options["preconditions"] = {"uid": uid}
         return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
 
+    async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
+        """At most `most` bytes of what is answered at a path that holds no object: a log, another's page behind a proxy."""
+        async with self._send(_Request("GET", path, query=query)) as reply:
+            data = bytearray()
+            try:
+                async for piece in reply.content.iter_any():
+                    data += piece
+                    if len(data) >= most:
+                        break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from error
+            return data[:most].decode("utf-8", "replace")
+
     async def _json(self, request: _Request, decode: brief.Decode = orjson.loads) -> dict[str, Any]:
         async with self._send(request) as reply:
             return await self._parsed(reply, decode)
@@ -263,6 +280,7 @@ class HttpCluster:
     async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
         if self._session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
+        await self._pace.turn()
         self._tally.sent += 1
         headers = [*{"Content-Type": "application/json", **request.headers}.items(), *self._acting]
         if authorization:
@@ -281,8 +299,13 @@ class HttpCluster:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._tally.answered[request.method, ""] += 1
+            self._pace.failed()
             raise self._unreachable(error) from error
         self._tally.answered[request.method, str(reply.status)] += 1
+        if reply.status in _NOBODY_THERE:
+            self._pace.failed()
+        else:
+            self._pace.answered()
         return reply
 
     def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:

@@ -62,7 +62,7 @@ async def save(cluster: Cluster, namespace: str, id: str, state: State, *, chunk
 
     Raises Conflict or AlreadyExists when somebody was faster.
     """
-    data = gzip.compress(orjson.dumps(_show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
+    data = gzip.compress(orjson.dumps(show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
     head, *rest = [data[at : at + chunk] for at in range(0, len(data), chunk)]
     parts = {f"{config_map_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest}
     old = _parts(await cluster.get(CONFIG_MAP, namespace, config_map_name(id))) if state.version and len(data) > chunk else []
@@ -105,7 +105,8 @@ def _config_map(namespace: str, name: str, piece: bytes, parts: Iterable[str]) -
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: base64.b64encode(piece).decode()}}
 
 
-def _show(state: State) -> dict[str, Any]:
+def show(state: State) -> dict[str, Any]:
+    """The state as schemas/state.schema.json has it."""
     return {
         "version": "v1",
         "repository": state.repository,
@@ -163,13 +164,14 @@ async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
 
 async def known(cluster: Cluster, namespace: str) -> Mapping[str, State]:
     """All states of a namespace, by the owner's id. Raises ClusterError."""
+    return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
+
+
+async def owners(cluster: Cluster, namespace: str) -> list[str]:
+    """The ids of all whose state is in the namespace. Raises ClusterError."""
     found = await cluster.list(CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds"))
     bodies = [body for body in found.items if _KEY in (body.get("binaryData") or {})]
     parts = {part for body in bodies for part in _parts(body)}
     prefix = config_map_name("")
-    ids = [
-        name.removeprefix(prefix)
-        for body in bodies
-        if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts
-    ]
-    return {id: await load(cluster, namespace, id) for id in sorted(ids)}
+    named = [name for body in bodies if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts]
+    return sorted(name.removeprefix(prefix) for name in named)

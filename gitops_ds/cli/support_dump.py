@@ -1,0 +1,52 @@
+"""`gitops-ds support-dump`: a redacted archive for bug reports."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gitops_ds.cli import options
+
+
+@click.command("support-dump")
+@options.option("--file", help="The archive to write; default: gitops-ds-support-TIME.tar.gz here.")
+@options.option("--settings", help="The settings file of the service; those in the cluster are found without.")
+@options.option("--logs/--no-logs", default=True, show_default=True, help="Also logs and metrics of the service's pods.")
+@options.connection
+@options.output("text", "json")
+@options.common
+def support_dump(**given: Any) -> int:
+    """Write an archive of versions, settings, state, agents, nodes, events and logs, without secrets, for a bug report."""
+    return options.run(_support_dump(given))
+
+
+async def _support_dump(given: dict[str, Any]) -> int:
+    from gitops_ds import errors
+    from gitops_ds.app import clusters, dumping
+    from gitops_ds.cluster.http import HttpCluster
+
+    now = time.time()
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    file = Path(given["file"] or f"gitops-ds-support-{moment}.tar.gz")
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    wanted = dumping.Wanted(connection.state_namespace, given["settings"])
+    dump = await dumping.local(wanted)
+    try:
+        async with clusters.opened(connection) as cluster:
+            raw = cluster.text if given["logs"] and isinstance(cluster, HttpCluster) else None
+            await dumping.cluster(dump, cluster, wanted, raw)
+    except errors.ClusterError as error:
+        dump.missing.append(f"cluster: {error}")
+    data = dumping.archive(dump, wanted.limits, now)
+    dumping.write(file, data)
+    if given["output"] == "json":
+        told = {"file": str(file), "bytes": len(data), "parts": sorted(dump.parts), "unread": dump.missing}
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **told})
+        return 0
+    for line in dump.missing:
+        options.say(f"not read: {line}", quiet=given["quiet"])
+    click.echo(f"{file}: {len(dump.parts)} parts, {len(data) / 1024:,.0f} KiB; read it before you send it")
+    return 0

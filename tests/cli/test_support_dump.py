@@ -1,0 +1,338 @@
+"""A support dump may be shown to strangers: it holds no secret, tells what could not be read, and stays small."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds import errors
+from gitops_ds.app import dumping
+from gitops_ds.app.dumping import Dump, Limits, Wanted
+from gitops_ds.app.dumping_redacted import Veil
+from gitops_ds.cluster import simulated
+from gitops_ds.controller import state
+from gitops_ds.kinds.secret_shapes import HIDDEN
+from gitops_ds.model.change import Drift
+from gitops_ds.model.deployment import HeldCommit, Left, State
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    DAEMONSET,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    POD,
+    SECRET,
+    Body,
+    CommitId,
+    Key,
+    Resource,
+)
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+
+AGENT = Key("apps", "DaemonSet", "logging", "agent")
+PLANTED = "xq7"  # every secret of the scene has it, and nothing else does
+
+
+class Plants:
+    """Makes secrets, each another one."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __call__(self, where: str) -> str:
+        self.made.append(f"{where}{PLANTED}{len(self.made)}")
+        return self.made[-1]
+
+
+def agent(plant: Plants) -> dict[str, Any]:
+    body = daemonset(AGENT.name, namespace=AGENT.namespace)
+    variables = [
+        {"name": "DB_PASSWORD", "value": plant("quoted")},
+        {"name": "API_KEY", "value": plant("key")},
+        {"name": "UPSTREAM", "value": f"https://shipper:{plant('login')}@logs.example.com/"},
+        {"name": "PLAIN", "value": f"9f86d081884c7d659a{PLANTED}a0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},
+        {"name": "SEALED", "valueFrom": {"secretKeyRef": {"name": "sealed", "key": "token"}}},
+    ]
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = variables
+    container["args"] = [f"--token={plant('flag')}", "--api-key", plant("next"), "--log-level", "info"]
+    container["args"] += ["--tell", f"https://hooks.slack.com/services/T0/{plant('hook')}"]
+    container["command"] = ["sh", "-c", f"export PASSWD={plant('shell')}; curl -H 'Authorization: Bearer {plant('bearer')}' $URL"]
+    body["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"odd": plant("applied")}),
+        "example.com/token": plant("annotation"),
+        "example.com/source": f"https://{plant('user')}@git.example.com/x",
+        "example.com/settings": f"user: me\npassword: {plant('yaml')}\n",
+    }
+    return body
+
+
+def settings(plant: Plants) -> str:
+    return f"""\
+repository:
+  url: https://bot:{plant("git")}@git.example.com/fleet.git
+  branch: main
+  credentials: {{tokenFile: /etc/gitops-ds/credentials/token}}
+notify:
+  - {{name: room, format: slack, url: "https://chat.example.com/{plant("room")}"}}
+  - {{name: other, url: "https://hooks.slack.com/services/{plant("slack")}"}}
+"""
+
+
+def remembered(plant: Plants) -> State:
+    return State(
+        repository=f"https://bot:{plant('state')}@git.example.com/fleet.git",
+        held=(HeldCommit(CommitId("a" * 40), f"refused: DB_PASS={plant('held')}", 1.0),),
+        inventory=frozenset([AGENT]),
+        drift={AGENT: Left(Drift.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')},
+    )
+
+
+def objects(plant: Plants) -> Iterator[tuple[Resource, Body]]:
+    def meta(name: str, space: str = "gitops-ds", **more: Any) -> dict[str, Any]:
+        return {"namespace": space, "name": name, **more}
+
+    yield DAEMONSET, agent(plant)
+    yield (
+        SECRET,
+        {"apiVersion": "v1", "kind": "Secret", "metadata": meta("sealed", "logging"), "stringData": {"token": plant("sealed")}},
+    )
+    yield (
+        CONFIG_MAP,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("settings"), "data": {"settings.yaml": settings(plant)}},
+    )
+    yield (
+        CONFIG_MAP,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("other"), "data": {"anything": plant("foreign")}},
+    )
+    managed = {"app.kubernetes.io/managed-by": "gitops-ds"}
+    status = json.dumps({"health": "Failed", "message": f"--password {plant('status')} was refused"})
+    yield (
+        CONFIG_MAP,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("status", labels=managed), "data": {"status.json": status}},
+    )
+    about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "agent"}
+    for number, message in enumerate((f"the program printed {plant.made[0]}", f"https://x:{plant('event')}@h/ can't be pulled")):
+        body = {"apiVersion": "v1", "kind": "Event", "metadata": meta(f"event-{number}", "logging"), "involvedObject": about}
+        yield EVENT, {**body, "message": message, "lastTimestamp": f"2026-01-0{number + 1}T00:00:00Z"}
+    spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10}
+    notes = {"example.com/cookie": plant("cookie")}
+    yield (
+        LEASE,
+        {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": meta("gitops-ds", annotations=notes), "spec": spec},
+    )
+
+
+def service_pod() -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "gitops-ds"}
+    containers = [{"name": "gitops-ds", "image": "gitops-ds:1", "ports": [{"name": "http", "containerPort": 8081}]}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "gitops-ds", "name": "gitops-ds-0", "labels": labels},
+        "spec": {"containers": containers, "nodeName": "node-0"},
+    }
+
+
+def opened(archive: bytes) -> dict[str, str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {
+            entry.name.removeprefix(f"{dumping.ROOT}/"): file.read().decode()
+            for entry in tar.getmembers()
+            if (file := tar.extractfile(entry)) is not None
+        }
+
+
+def played(tmp_path: Path, plant: Plants, limits: Limits) -> tuple[dict[str, str], list[str]]:
+    """The archive of a cluster that is full of secrets, and the paths that were read raw."""
+    file = tmp_path / "settings.yaml"
+    file.write_text(settings(plant))
+    asked: list[str] = []
+
+    async def raw(path: str, query: Mapping[str, str], most: int) -> str:
+        asked.append(path)
+        assert most == limits.log
+        if path.endswith("/metrics"):
+            return f'up{{token="{plant("metric")}"}} 1\n'
+        line = json.dumps({"message": f"said {plant.made[0]}", "token": plant("log"), "header": f"Basic {plant('basic')}"})
+        return f"2026-01-01T00:00:00Z {line}\n-----BEGIN RSA PRIVATE KEY-----\n{plant('pem')}\n-----END RSA PRIVATE KEY-----\n"
+
+    async def scene() -> bytes:
+        async with simulated.Cluster() as cluster:
+            cluster.add_nodes(simulated.NodeSpec(f"node-{i}") for i in range(2))
+            client = cluster.client()
+            for name in ("gitops-ds", "logging"):
+                await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            for resource, body in objects(plant):
+                await client.create(resource, body)
+            await client.create(POD, service_pod())
+            await state.save(client, "gitops-ds", "fleet", remembered(plant))
+            wanted = Wanted("gitops-ds", str(file), limits)
+            dump = await dumping.local(wanted)
+            await dumping.cluster(dump, client, wanted, raw)
+            words = f"it said token={plant('complaint')}"
+            await dump.read("something", failing(words))
+            return dumping.archive(dump, limits, 0.0)
+
+    return opened(simulated.virtual_time.run(scene())), asked
+
+
+async def failing(words: str) -> dumping.Parts:
+    raise errors.Forbidden(words)
+
+
+def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path) -> None:
+    plant = Plants()
+    files, asked = played(tmp_path, plant, Limits())
+    assert len(plant.made) >= 25
+    assert {secret: name for secret in plant.made for name, text in files.items() if secret in text} == {}
+    assert [name for name, text in files.items() if PLANTED in text] == []
+    told = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
+    assert told["versions.json"]["gitops-ds"]
+    assert told["settings.json"]["repository"]["credentials"] == {"tokenFile": "/etc/gitops-ds/credentials/token"}
+    assert told["settings-settings.json"]["notify"][0]["url"] == f"https://chat.example.com/{HIDDEN}"
+    assert told["state/fleet.json"]["inventory"] == [["apps", "DaemonSet", "logging", "agent"]]
+    (daemon,) = told["daemonsets.json"]["items"]
+    container = daemon["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][3:6] == ["--log-level", "info", "--tell"]
+    assert container["env"][4]["valueFrom"]["secretKeyRef"] == {"name": "sealed", "key": "token"}
+    assert len(told["nodes.json"]["items"]) == 2
+    assert [event["metadata"]["name"] for event in told["events.json"]["items"]][:2] == ["event-1", "event-0"]
+    assert f"the program printed {HIDDEN}" in files["events.json"]
+    assert told["leases.json"]["items"][0]["spec"]["holderIdentity"] == "pod-1"
+    assert {"controllerrevisions.json", "pods.json", "configmaps.json", "kubernetes.json", "README.txt"} <= files.keys()
+    assert f"something: it said token={HIDDEN}" in files["README.txt"]
+    pod = "/api/v1/namespaces/gitops-ds/pods/gitops-ds-0"
+    assert asked == [f"{pod}/log", f"{pod}:8081/proxy/metrics"]
+    assert files["logs/gitops-ds-0.gitops-ds.log"].startswith("2026-01-01T00:00:00Z ")
+
+
+def test_what_is_too_large_is_cut_and_told(tmp_path: Path) -> None:
+    files, _ = played(tmp_path, Plants(), Limits(file=600, log=100))
+    assert json.loads(files["events.json"])["items"][0]["metadata"]["name"] == "event-1"
+    assert "events.json: 1 of" in files["README.txt"]
+    assert all(len(text) < 700 for name, text in files.items() if name != "README.txt")
+    whole, _ = played(tmp_path, Plants(), Limits(whole=2000))
+    assert sum(map(len, whole.values())) < 2000 + len(whole["README.txt"])
+    assert "left out, the archive would pass" in whole["README.txt"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rollout secret: nothing is there",
+        "automountServiceAccountToken: false",
+        "tokenFile: /etc/token",
+        "couldn't find key token in Secret logging/sealed",
+        "ssh://git@git.example.com/fleet.git",
+        "--token-file /etc/token --v 4",
+        "image registry.example.com/agent@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    ],
+)
+def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
+    assert Veil().text(text) == text
+    assert Veil().document({"message": text}) == {"message": text}
+
+
+def test_last_words_of_a_container_are_its_own() -> None:
+    body = {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": "connecting as root/hunter2"}}}
+    assert Veil().document(body) == {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": HIDDEN}}}
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
+
+
+@given(
+    secret=st.from_regex(r"\A[!-~]{8,40}\Z").filter(lambda said: HIDDEN not in said and not said.startswith("$")),
+    before=WORDS,
+    after=WORDS,
+)
+def test_a_value_that_one_place_gives_away_is_hidden_in_all(secret: str, before: str, after: str) -> None:
+    veil = Veil()
+    variable = {"name": "DB_PASSWORD", "value": secret}
+    veil.learn({"env": [variable]})
+    quoted = f"{before}{secret}{after}"
+    elsewhere = {"message": quoted, secret: [f"{{{secret}}}"], "line": f"{before}\n{secret}\n{after}"}
+    told = veil.document({"env": [variable], "rest": elsewhere})
+    for text in (*leaves(told), veil.text(quoted)):
+        assert secret not in text.replace(HIDDEN, "\0")
+
+
+def leaves(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, below in value.items():
+                yield key
+                yield from leaves(below)
+        case list():
+            for below in value:
+                yield from leaves(below)
+        case _:
+            yield str(value)
+
+
+def test_settings_that_are_no_yaml_are_told_and_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("repository: {url: 'xyzzy\n")
+    dump: Dump = simulated.virtual_time.run(dumping.local(Wanted(settings=str(file))))
+    assert "settings.json" not in dump.parts
+    assert "settings.yaml" in dump.missing[0]
+
+
+def program(tmp_path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = (str(Path(sys.executable).with_name("gitops-ds")), "support-dump", *words)
+    return subprocess.run(
+        command,
+        env={**gitservers.GIT_ENVIRONMENT, **variables},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path: Path) -> None:
+    told = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
+    assert told.returncode == 0, told.stderr
+    assert "not read: cluster: " in told.stderr
+    file = tmp_path / "dump.tar.gz"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert {"README.txt", "versions.json"} == opened(file.read_bytes()).keys()
+    before = file.read_bytes()
+    again = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
+    assert (again.returncode, file.read_bytes()) == (2, before)
+    assert "nothing is overwritten" in again.stderr
+
+
+@pytest.mark.controlplane
+@pytest.mark.xdist_group("control-plane")
+def test_on_a_real_cluster_what_is_forbidden_is_told(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    control_plane.kubectl("create", "serviceaccount", "dumper")
+    control_plane.kubectl("create", "clusterrole", "dumper", "--verb=get,list", "--resource=daemonsets.apps,nodes,configmaps")
+    control_plane.kubectl("create", "clusterrolebinding", "dumper", "--clusterrole=dumper", "--serviceaccount=default:dumper")
+    config = json.loads(control_plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", "dumper").strip()}
+    restricted = tmp_path / "kubeconfig"
+    restricted.write_text(json.dumps(config))
+    few = program(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
+    assert few.returncode == 0, few.stderr
+    told = json.loads(few.stdout)
+    assert {"daemonsets.json", "nodes.json"} <= set(told["parts"])
+    assert any(line.startswith("pods: ") and "forbidden" in line for line in told["unread"])
+    all_of_it = program(tmp_path, "--file", "all.tar.gz", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json")
+    assert all_of_it.returncode == 0, all_of_it.stderr
+    found = json.loads(all_of_it.stdout)
+    assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(found["parts"])
+    assert [line.partition(":")[0] for line in found["unread"]] == ["logs and metrics"]
