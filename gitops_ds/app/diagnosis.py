@@ -6,64 +6,28 @@ Nothing is written: rights are asked for, not tried.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import platform
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gitops_ds import __version__, errors
-from gitops_ds.app import clusters, credentials, repositories
-from gitops_ds.app.following import revision_of
+from gitops_ds.app import clusters, doctor_repositories, doctor_service
+from gitops_ds.app.doctor_lines import Line, Verdict, Wanted
 from gitops_ds.kinds import openapi, served, yaml_nodes
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
-from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.model.trust import Mode, Unverified
-from gitops_ds.pipeline import prepare
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.settings import service as settings
-from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
-from gitops_ds.source import address, expand, installed
-from gitops_ds.source.repository import Repository
+from gitops_ds.source import expand, installed
 from gitops_ds.validate import kubernetes
 
 OLDEST_GIT: Final = (2, 39)
 _REVIEW: Final = served.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 _ROLES: Final = "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists them)"
-
-
-class Verdict(StrEnum):
-    """How one thing is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One thing that was looked at, how it is, and what to do where it is not well."""
-
-    name: str
-    verdict: Verdict
-    message: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to look at: the repository as named (None: the one around), a settings file, the cluster and its name in `clusters/`."""
-
-    repository: str | None = None
-    path: str = ""
-    settings: str | None = None
-    cluster: str = ""
-    connection: clusters.Connection = field(default_factory=clusters.Connection)
 
 
 async def examine(wanted: Wanted) -> AsyncIterator[Line]:
@@ -74,17 +38,14 @@ async def examine(wanted: Wanted) -> AsyncIterator[Line]:
     told, merged, service = _settings(wanted)
     yield told
     yield _git(await asyncio.to_thread(installed.git_version))
-    if service is not None:
-        async for line in _access(service, merged.connection):
-            yield line
-    told, snapshot = await _repository(merged, service)
-    yield told
+    bundles: list[Bundle] = []
+    async for line in doctor_repositories.examine(merged, service, bundles):
+        yield line
     yield _kustomize()
-    bundle: Bundle | None = None
-    if snapshot is not None:
-        told, bundle = _manifests(snapshot, merged.cluster)
-        yield told
-    async for line in _live(merged, bundle):
+    if service is not None:
+        for line in doctor_service.files(service):
+            yield line
+    async for line in _live(merged, service, bundles):
         yield line
 
 
@@ -133,76 +94,6 @@ def _git(version: tuple[int, ...] | None) -> Line:
     return Line("git", Verdict.OK, text) if version >= OLDEST_GIT else Line("git", Verdict.BAD, f"{text} is too old", advice)
 
 
-async def _repository(wanted: Wanted, service: Service | None) -> tuple[Line, Snapshot | None]:
-    try:
-        if service is not None and service.repositories and wanted.repository is None:
-            display, snapshot = await _followed(service, wanted.connection)
-        else:
-            named = repositories.named(wanted.repository, wanted.path)
-            display, snapshot = named.display, await repositories.snapshot(named, None, committed=named.where is not None)
-    except errors.GitopsError as error:
-        return Line("repository", Verdict.BAD, str(error), "name it with -C, and see that it can be read and has a commit"), None
-    if snapshot.commit is None:
-        advice = "only commits are applied: git init, git add, git commit"
-        return Line("repository", Verdict.WARNING, f"{display} is not in Git", advice), snapshot
-    return Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {len(snapshot.files)} files"), snapshot
-
-
-async def _followed(service: Service, connection: clusters.Connection) -> tuple[str, Snapshot]:
-    """The repository of the settings, with their credentials, as the service would see it."""
-    told = service.repositories[0]
-    where = address.parse(told.url, allow_local=told.allow_local)
-    async with contextlib.AsyncExitStack() as stack:
-        secrets = None
-        if any("secretRef" in entry for entry in told.credentials):
-            cluster = await stack.enter_async_context(clusters.opened(connection))
-            secrets = credentials.Secrets(cluster, service.cluster.namespace, time.time)
-        own = credentials.Keyring(told, where, secrets)
-        repository = await stack.enter_async_context(
-            Repository(where, repositories.cache_directory(), own, allowed=service.allowed)
-        )
-        return where.display, await repositories.snapshot_of(repository, await repository.tip(revision_of(told)), told.path)
-
-
-async def _access(service: Service, connection: clusters.Connection) -> AsyncIterator[Line]:
-    """For each repository of the settings: the credentials as they are now, and whether its tip is signed as it has to be."""
-    async with contextlib.AsyncExitStack() as stack:
-        secrets = None
-        try:
-            if any("secretRef" in entry for told in service.repositories for entry in told.credentials):
-                cluster = await stack.enter_async_context(clusters.opened(connection))
-                secrets = credentials.Secrets(cluster, service.cluster.namespace, time.time)
-        except errors.ClusterError as error:
-            yield Line("credentials", Verdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
-            return
-        for told in service.repositories:
-            where = address.parse(told.url, allow_local=told.allow_local)
-            own = credentials.Keyring(told, where, secrets)
-            if told.credentials:
-                yield await _told("credentials", f"those for {where.display} can be read", credentials.trouble(own, time.time()))
-            if told.verify.mode is not Mode.NONE:
-                yield await _told("signatures", f"the tip of {where.display} is signed", _untrusted(told, own, service))
-
-
-async def _told(name: str, well: str, looking: Awaitable[str]) -> Line:
-    """The line for a look that tells trouble in words, or nothing."""
-    try:
-        trouble = await looking
-    except errors.GitopsError as error:
-        trouble = str(error)
-    advice = "docs/repository-access.md tells what each setting names"
-    return Line(name, Verdict.BAD, trouble, advice) if trouble else Line(name, Verdict.OK, well)
-
-
-async def _untrusted(told: RepositorySettings, own: credentials.Keyring, service: Service) -> str:
-    trust, wanted = credentials.trust_of(told), revision_of(told)
-    async with Repository(own.where, repositories.cache_directory(), own, allowed=service.allowed) as repository:
-        tip = await repository.tip(wanted)
-        await repository.fetch(tip)
-        found = await repository.verify(wanted, tip, None, trust)
-        return found.message if isinstance(found, Unverified) else ""
-
-
 def _kustomize() -> Line:
     found = expand.program()
     if found is None:
@@ -211,24 +102,15 @@ def _kustomize() -> Line:
     return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}")
 
 
-def _manifests(snapshot: Snapshot, cluster: str) -> tuple[Line, Bundle | None]:
+async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
     try:
-        found = prepare.prepare(snapshot, cluster=cluster)
-    except errors.GitopsError as error:
-        return Line("manifests", Verdict.BAD, str(error)), None
-    if not found.deployable:
-        refused = sum(finding.refused for finding in found.findings)
-        return Line("manifests", Verdict.BAD, f"{refused} findings stand in the way", "`gitops-ds check` tells each"), found.bundle
-    return Line("manifests", Verdict.OK, f"{len(found.bundle.manifests)} objects can be applied"), found.bundle
-
-
-async def _live(wanted: Wanted, bundle: Bundle | None) -> AsyncIterator[Line]:
-    try:
-        async with clusters.opened(wanted.connection, bundle.cluster if bundle else None) as cluster:
+        async with clusters.opened(wanted.connection, bundles[0].cluster if bundles else None) as cluster:
             yield _version(await cluster.version())
-            keys = bundle.manifests.keys() if bundle else ()
+            keys = [key for bundle in bundles for key in bundle.manifests]
             async for line in rights(cluster, keys, wanted.connection.state_namespace):
                 yield line
+            if service is not None and service.election.enabled is not False:
+                yield await doctor_service.election(cluster, service, time.time())
     except errors.ClusterError as error:
         yield Line("cluster", Verdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
 
@@ -274,6 +156,11 @@ def remembering(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, CONFIG_MAP, namespace) for verb in ("get", "create", "update", "patch"))
 
 
+def leading(namespace: str) -> tuple[Right, ...]:
+    """What an election takes."""
+    return tuple(Right(verb, LEASE, namespace) for verb in ("get", "create", "update"))
+
+
 def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
     """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content names that nobody uses."""
     places = {(served.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys}
@@ -293,6 +180,12 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         ("rights to look", looking(), Verdict.BAD, _ROLES),
         ("rights to apply", applying(named), Verdict.BAD, _ROLES),
         ("rights to remember", remembering(namespace), Verdict.BAD, _ROLES),
+        (
+            "rights to lead",
+            leading(namespace),
+            Verdict.WARNING,
+            "needed by a service with an election; the settings may switch it off",
+        ),
         ("rights to prune", pruning(named), Verdict.WARNING, "needed for --prune, and to collect ConfigMaps that nobody uses"),
     )
     for name, asked, verdict, advice in uses:

@@ -24,12 +24,12 @@ def doctor(**given: Any) -> int:
 
 
 async def _doctor(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, diagnosis
-    from gitops_ds.app.diagnosis import Verdict
+    from gitops_ds.app import clusters, diagnosis, doctor_lines
+    from gitops_ds.app.doctor_lines import Verdict
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     repository = given["repository"] or given["directory"]
-    wanted = diagnosis.Wanted(repository, given["path"], given["settings"], given["cluster"], connection)
+    wanted = doctor_lines.Wanted(repository, given["path"], given["settings"], given["cluster"], connection)
     lines = []
     colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.BAD: "red"}
     async for line in diagnosis.examine(wanted):

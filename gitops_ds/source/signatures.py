@@ -177,3 +177,26 @@ def _tag(bare: Bare, wanted: Revision, tip: CommitId, keys: _Keys) -> Verified |
     if said is None:
         return Unverified(tip, f"the tag {name} {_why(bare, 'tag', id, keys)}")
     return Verified(*signer(said))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPgpKey:
+    """A key of a file: when it ends (seconds since 1970, None: never), and whether its owner revoked it."""
+
+    id: str
+    expires: float | None
+    revoked: bool
+
+
+def openpgp_keys(keys: bytes) -> list[OpenPgpKey]:
+    """The primary keys in a file of public keys; blocking. Raises UsageError for a file without any.
+
+    https://git.gnupg.org/cgi-bin/gitweb.cgi?p=gnupg.git;a=blob_plain;f=doc/DETAILS
+    """
+    if not keys.strip():
+        return []
+    with keyring.directory() as where:
+        environment = keyring.gnupg(where / "gnupg", keys)
+        said = keyring.run(("gpg", "--with-colons", "--fixed-list-mode", "--list-keys"), environment)
+    rows = [line.split(":") for line in said.splitlines() if line.startswith("pub:")]
+    return [OpenPgpKey(row[4], float(row[6]) if row[6].isdigit() else None, row[1] == "r") for row in rows]

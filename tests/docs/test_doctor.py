@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.app import diagnosis
-from gitops_ds.app.diagnosis import Verdict
+from gitops_ds.app.doctor_lines import Verdict
 from gitops_ds.kinds import served
 from gitops_ds.model.objects import Key
 from tests import controlplane

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import clusters, credentials, diagnosis
-from gitops_ds.app.diagnosis import Verdict
+from gitops_ds.app import clusters, credentials, diagnosis, doctor_lines
+from gitops_ds.app.doctor_lines import Verdict
 from gitops_ds.settings import repository as settings
 from gitops_ds.source import address
 from tests import signing
@@ -73,17 +73,17 @@ def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(http_ser
     (tmp_path / "kubeconfig").write_text("{}")
     file = tmp_path / "settings.yaml"
 
-    def lines(token: str) -> dict[str, diagnosis.Line]:
+    def lines(token: str) -> dict[str, doctor_lines.Line]:
         file.write_text(
             f"repository:\n  url: {http_server.url}/a\n  branch: main\n"
             f"  credentials: {{caFile: {tmp_path}/ca{token}}}\n"
             f"  verify: {{mode: head, allowedSignersFile: {tmp_path}/signers}}\n"
         )
 
-        async def run() -> dict[str, diagnosis.Line]:
+        async def run() -> dict[str, doctor_lines.Line]:
             connection = clusters.Connection(str(tmp_path / "kubeconfig"))
             return {
-                line.name: line async for line in diagnosis.examine(diagnosis.Wanted(settings=str(file), connection=connection))
+                line.name: line async for line in diagnosis.examine(doctor_lines.Wanted(settings=str(file), connection=connection))
             }
 
         return asyncio.run(run())

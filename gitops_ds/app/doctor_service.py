@@ -1,0 +1,80 @@
+"""What `doctor` says of the service's own parts: the election, and the files that webhooks and the page live from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.app.doctor_lines import Line, Verdict
+from gitops_ds.app.hooking import Secrets
+from gitops_ds.kinds import timestamps
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import LEASE
+from gitops_ds.settings.service import Service
+from gitops_ds.web.page.access import Kind, Token
+
+_SHORTEST = 16  # characters of a secret: fewer can be guessed
+_MAKE = "make one with `openssl rand -hex 32`, and give the same to the forge"
+
+
+def files(service: Service) -> Iterator[Line]:
+    """Webhooks' secrets and the page's token, as they are now."""
+    yield from _webhooks(service)
+    yield from _page(service)
+
+
+def _webhooks(service: Service) -> Iterator[Line]:
+    named = {"listen.webhook.secretFile": service.webhook.secret_file} if service.webhook.secret_file else {}
+    for number, one in enumerate(service.repositories):
+        if one.webhook_secret_file:
+            place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
+            named[f"{place}.webhook.secretFile"] = one.webhook_secret_file
+    if named and not service.listen:
+        yield Line("webhook", Verdict.WARNING, "there are secrets, and nobody listens", "set listen.address, or say --listen")
+    for setting, file in named.items():
+        try:
+            secrets = Secrets(setting, file)()
+        except errors.SettingsError as error:
+            yield Line("webhook", Verdict.BAD, str(error), _MAKE)
+            continue
+        short = sum(len(secret) < _SHORTEST for secret in secrets)
+        if short:
+            yield Line("webhook", Verdict.WARNING, f"{setting}: {short} of {len(secrets)} secrets can be guessed", _MAKE)
+        else:
+            yield Line("webhook", Verdict.OK, f"{setting}: {len(secrets)} secrets")
+
+
+def _page(service: Service) -> Iterator[Line]:
+    if not service.listen:
+        return
+    advice = "docs/page.md tells who may look and how"
+    try:
+        served = service.page.served_at(service.listen)
+        if served is None:
+            return
+        if served.access == Kind.TOKEN:
+            Token(Path(served.token_file)).value()
+    except errors.UsageError as error:
+        yield Line("page", Verdict.BAD, str(error), advice)
+        return
+    yield Line("page", Verdict.OK, f"served at {service.listen}, access by {served.access}")
+
+
+async def election(cluster: Cluster, service: Service, now: float) -> Line:
+    """Who holds the lease, and whether that one is still there; `now` in seconds since 1970. Raises ClusterError."""
+    space, name = service.cluster.namespace, service.election.lease
+    try:
+        spec = (await cluster.get(LEASE, space, name)).get("spec") or {}
+    except errors.NotFound:
+        return Line("election", Verdict.OK, f"no Lease {space}/{name} yet: nobody has led")
+    except errors.Forbidden as error:
+        return Line("election", Verdict.WARNING, str(error), "a service with an election needs get, create and update on leases")
+    holder, renewed = spec.get("holderIdentity"), timestamps.seconds(str(spec.get("renewTime") or ""))
+    if not holder:
+        return Line("election", Verdict.WARNING, f"nobody holds the Lease {space}/{name}", "does the service run?")
+    silent = now - renewed if renewed is not None else 0.0
+    if silent > 2 * service.election.timing.duration:
+        words = f"{holder} holds the Lease {space}/{name}, and did not renew it for {timestamps.elapsed(silent)}"
+        return Line("election", Verdict.WARNING, words, "does the service run, and may it update leases? See its log")
+    return Line("election", Verdict.OK, f"{holder} leads by the Lease {space}/{name}")

@@ -1,0 +1,161 @@
+"""`doctor` looks at what a service lives from: every repository, the election, and the files that settings name."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.app import doctor_keys, doctor_service
+from gitops_ds.app.doctor_lines import Line, Verdict
+from gitops_ds.cluster import simulated
+from gitops_ds.kinds import timestamps
+from gitops_ds.model.objects import LEASE, NAMESPACE
+from gitops_ds.settings import repository as repository_settings
+from gitops_ds.settings import service
+from tests import gitservers
+from tests.plan.world import daemonset
+
+KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
+
+
+def files(told: dict[str, Any]) -> list[tuple[str, Verdict, str]]:
+    return [(line.name, line.verdict, line.message) for line in doctor_service.files(service.parse(told))]
+
+
+def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
+    good, short, empty = (tmp_path / name for name in ("good", "short", "empty"))
+    good.write_text(f"{'a' * 32}\n{'b' * 32}\n")
+    short.write_text(f"{'a' * 32}\nguess\n")
+    empty.write_text("\n")
+    repositories = [
+        {"url": "https://git.example.com/a", "webhook": {"secretFile": str(short)}},
+        {"url": "https://git.example.com/b"},
+        {"url": "https://git.example.com/c", "webhook": {"secretFile": str(empty)}},
+        {"url": "https://git.example.com/d", "webhook": {"secretFile": str(tmp_path / "nowhere")}},
+    ]
+    listen = {"address": "127.0.0.1:8080", "webhook": {"secretFile": str(good)}, "page": {"enabled": False}}
+    assert files({"listen": listen, "repositories": repositories}) == [
+        ("webhook", Verdict.OK, "listen.webhook.secretFile: 2 secrets"),
+        ("webhook", Verdict.WARNING, "repositories[0].webhook.secretFile: 1 of 2 secrets can be guessed"),
+        ("webhook", Verdict.BAD, f"repositories[2].webhook.secretFile: {empty}: empty; a line with a secret is expected"),
+        ("webhook", Verdict.BAD, f"repositories[3].webhook.secretFile: {tmp_path}/nowhere: No such file or directory"),
+    ]
+
+
+def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a" * 32)
+    found = files({"repository": {"url": "https://git.example.com/a", "webhook": {"secretFile": str(tmp_path / "secret")}}})
+    assert [(name, verdict) for name, verdict, _ in found] == [("webhook", Verdict.WARNING), ("webhook", Verdict.OK)]
+    assert "nobody listens" in found[0][2]
+
+
+@pytest.mark.parametrize(
+    ("token", "verdict", "words"),
+    [
+        ("a" * 32, Verdict.OK, "served at :8080, access by token"),
+        ("guess", Verdict.BAD, "at least 16 characters"),
+        (None, Verdict.BAD, "No such file"),
+    ],
+)
+def test_the_token_of_the_page_is_looked_at(tmp_path: Path, token: str | None, verdict: Verdict, words: str) -> None:
+    if token is not None:
+        (tmp_path / "token").write_text(token)
+    ((name, found, message),) = files({"listen": {"address": ":8080", "page": {"tokenFile": str(tmp_path / "token")}}})
+    assert (name, found, words in message) == ("page", verdict, True)
+
+
+def test_a_page_that_is_open_to_everybody_is_bad() -> None:
+    ((_, verdict, message),) = files({"listen": {"address": ":8080", "page": {"access": "open"}}})
+    assert (verdict, "open to everybody" in message) == (Verdict.BAD, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "verdict", "words"),
+    [
+        (None, Verdict.OK, "nobody has led"),
+        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3}, Verdict.OK, "pod-1 leads"),
+        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -600}, Verdict.WARNING, "did not renew it for 10m"),
+        ({"leaseDurationSeconds": 1, "renewTime": -600}, Verdict.WARNING, "nobody holds"),
+    ],
+)
+def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, verdict: Verdict, words: str) -> None:
+    async def scene() -> Line:
+        async with simulated.Cluster() as cluster:
+            clock = simulated.virtual_time.clock()
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            if spec is not None:
+                told = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
+                metadata = {"namespace": "gitops-ds", "name": "gitops-ds"}
+                await cluster.create(LEASE, {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": told})
+            return await doctor_service.election(cluster, service.parse({}), clock())
+
+    found = simulated.virtual_time.run(scene())
+    assert (found.name, found.verdict, words in found.message) == ("election", verdict, True)
+    assert bool(found.advice) == (verdict is not Verdict.OK)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", Verdict.OK, "1 keys count"),
+        (f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n', Verdict.OK, "1 keys count"),
+        (f"ssh-ed25519 {KEY} a@example.com\n", Verdict.BAD, "line 1 names no key"),
+        (f"a@example.com ssh-rsa {KEY}\n", Verdict.BAD, "line 1 names no key"),
+        (f"a@example.com ssh-ed25519 {KEY}\nb@example.com {'a' * 5000}\n", Verdict.BAD, "line 2 names no key"),
+        (f'a@example.com valid-before="20200101Z" ssh-ed25519 {KEY}\n', Verdict.BAD, "all 1 are expired or revoked"),
+        (
+            f'a@x valid-before="202001010000" ssh-ed25519 {KEY}\nb@x ssh-ed25519 {KEY}\n',
+            Verdict.WARNING,
+            "1 of 2 keys are expired or revoked",
+        ),
+        ("", Verdict.BAD, "no key counts"),
+    ],
+)
+def test_keys_whose_signatures_count_are_looked_at(tmp_path: Path, text: str, verdict: Verdict, words: str) -> None:
+    (tmp_path / "signers").write_text(text)
+    verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
+    told = repository_settings.parse({"url": "https://git.example.com/a", "verify": verify})
+    lines = asyncio.run(doctor_keys.lines(told, "https://git.example.com/a", 1.8e9))
+    assert lines[0].verdict is verdict
+    assert words in lines[0].message
+    assert KEY not in "".join(map(str, lines))
+
+
+def test_every_repository_of_the_settings_is_read_and_the_bad_one_named(tmp_path: Path) -> None:
+    urls = []
+    for name in ("first", "second"):
+        upstream = gitservers.Upstream(tmp_path / name)
+        upstream.commit({"agent.json": json.dumps(daemonset(name))})
+        urls.append(upstream.path.as_uri())
+    urls.append((tmp_path / "third").as_uri())
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(json.dumps({"repositories": [{"url": url, "allowLocal": True} for url in urls]}))
+    program = str(Path(sys.executable).with_name("gitops-ds"))
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(tmp_path / "cache"), "KUBECONFIG": str(tmp_path / "none")}
+    done = subprocess.run(
+        (program, "doctor", "--settings", str(settings), "-o", "json"),
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    checks = [check for check in json.loads(done.stdout)["checks"] if check["name"] in ("repository", "manifests")]
+    assert [(check["name"], check["verdict"]) for check in checks] == [
+        ("repository", "ok"),
+        ("manifests", "ok"),
+        ("repository", "ok"),
+        ("manifests", "ok"),
+        ("repository", "bad"),
+    ]
+    assert "third" in checks[4]["message"]
+    assert checks[4]["advice"]
