@@ -1,8 +1,9 @@
 """A file of YAML or JSON as kubectl reads it, in one pass, and where each of its values stands.
 
-libyaml (through ruamel.yaml.clib) builds the nodes; a constructor of our own turns them into plain values by kubectl's scalar rules
-(scalars.py), so that what we call unchanged is what kubectl would call unchanged. Positions are not kept: `place` reads the bytes
-again for the few values that somebody asks about. Nothing here raises for any bytes: what is wrong is a `Finding`.
+What is plain enough is read line by line (plain_lines.py). Else libyaml (through ruamel.yaml.clib) builds the nodes, and a
+constructor of our own turns them into plain values by kubectl's scalar rules (scalars.py), so that what we call unchanged is what
+kubectl would call unchanged. Positions are not kept: `place` reads the bytes again for the few values that somebody asks about.
+Nothing here raises for any bytes: what is wrong is a `Finding`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import orjson
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from gitops_ds.kinds import scalars, yaml_nodes
+from gitops_ds.kinds import plain_lines, scalars, yaml_nodes
 from gitops_ds.kinds.yaml_nodes import MAX_DEPTH, MAX_NODES
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
@@ -59,6 +60,12 @@ def read(file: str, data: bytes) -> Parsed:
     Findings: DS001 (no YAML, not UTF-8, a limit passed; refused), DS002 (a key twice; refused, the last one wins as with kubectl),
     DS007 (a plain scalar that YAML 1.1, YAML 1.2 and kubectl read differently; a warning).
     """
+    plain = plain_lines.read(data)
+    return through_nodes(file, data) if plain is None else Parsed(tuple(Document(*one) for one in plain), ())
+
+
+def through_nodes(file: str, data: bytes) -> Parsed:
+    """The same for any file, by libyaml."""
     build = _Build(file, spare=_ALIASED * len(data) + _ALIASED_AT_LEAST)
     documents: list[Document] = []
     if len(data) > MAX_BYTES:
