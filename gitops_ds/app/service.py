@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from gitops_ds.app.following import Following
+    from gitops_ds.app.notifying import Notifying
     from gitops_ds.app.templating import Templating
     from gitops_ds.web.server import Routes
 
@@ -95,13 +96,18 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             hearers.hearing.append(journal.hear)
         cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence, tally))
         version = await cluster.version()
-        deployers = list(_followings(service, (cluster, free), hearers.tell, at_desk))
+        news = _news(service, cluster, hearers)
+        told = news.beside if news else (lambda tell, _: tell)
+        deployers = list(_followings(service, (cluster, free), lambda number: told(hearers.tell, number), at_desk))
         hear = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
         controller = _controller(service, cluster, hear)
         home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline)
         observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear)
         hearers.hearing.append(observed.hear)
         parts: list[Part] = [*deployers, controller, observed]
+        if news is not None:
+            news.watch(observed.standings, deployers[-len(service.repositories) :])
+            parts.append(news)
         election = leading.election(service, free, fence, hear)
         if service.listen:
             asked = Scraped(observed, controller, tally)
@@ -135,10 +141,24 @@ def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, Sta
     return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
 
 
-def _followings(service: Service, reached: tuple[Cluster, Cluster], tell: Emit, at_desk: bool) -> Iterable[Following | Templating]:
+def _news(service: Service, cluster: Cluster, hearers: Hearers) -> Notifying | None:
+    """Who tells people outside of the cluster, where the settings ask for it."""
+    if not (service.notify or any(one.forge for one in service.repositories)):
+        return None
+    from gitops_ds.app import notifying
+
+    news = notifying.Notifying(service, cluster, hearers.tell)
+    hearers.hearing.append(news.hear)
+    return news
+
+
+def _followings(
+    service: Service, reached: tuple[Cluster, Cluster], told: Callable[[int | None], Emit], at_desk: bool
+) -> Iterable[Following | Templating]:
     """The deployers: one for each repository, and one for the templates in the cluster.
 
-    The cluster is `reached` behind the fence, and without one.
+    The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a repository tells, by its number
+    in the settings, and that of the templates (None).
     """
     if not service.repositories and service.templates is None:
         return
@@ -148,13 +168,13 @@ def _followings(service: Service, reached: tuple[Cluster, Cluster], tell: Emit, 
 
     cluster, free = reached
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
-    around = following.Around(service, cluster, free, tell, at_desk, claims=claims)
+    around = following.Around(service, cluster, free, told(None), at_desk, claims=claims)
     if service.templates is not None:
-        part = templating.Templating(service, service.templates, cluster, claims, tell)
+        part = templating.Templating(service, service.templates, cluster, claims, told(None))
         around.owners[part.owner] = "templates in the cluster"
         yield part
-    for settings in service.repositories:
-        yield following.Following(around, settings)
+    for number, settings in enumerate(service.repositories):
+        yield following.Following(replace(around, tell=told(number)), settings)
 
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:

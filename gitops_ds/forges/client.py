@@ -203,7 +203,7 @@ class Forge:
                 yarl.URL(url, encoded=True),
                 data=None if request.body is None else orjson.dumps(request.body),
                 headers=headers,
-                proxy=_proxy(url),
+                proxy=proxy(url),
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as reply:
@@ -229,7 +229,7 @@ def _host(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _proxy(url: str) -> str | None:
+def proxy(url: str) -> str | None:
     """The proxy that the environment names for it; aiohttp's own way would also take a password from ~/.netrc."""
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):

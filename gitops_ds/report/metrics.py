@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gitops_ds.model import deployment, leading, record, steering
+from gitops_ds.model import deployment, leading, news, record, steering
 from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import Tally
 from gitops_ds.model.record import Record
@@ -119,6 +119,7 @@ class Metrics:
         self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
         self._leader.set(1)  # a service alone
         self._hooks = Counter("gitopsds_webhook_requests", "Requests to the webhook.", ["result"], registry=made)
+        self._news = Counter("gitopsds_news", "Pieces of news for receivers and forges.", ["result"], registry=made)
 
     def hear(self, told: Record) -> None:
         """Counts one record."""
@@ -167,6 +168,10 @@ class Metrics:
 
     def _asked(self, told: Record) -> None:
         match told:
+            case news.Told(items=items):
+                self._news.labels("told").inc(items)
+            case news.NotTold(lost=lost):
+                self._news.labels("lost" if lost else "failed").inc(lost or 1)
             case steering.HookHeard(result=result):
                 self._hooks.labels(result.value).inc()
             case leading.StandsBy() | leading.LeaderLost():

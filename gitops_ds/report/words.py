@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, leading, record, standing, steering, trust
+from gitops_ds.model import deployment, leading, news, record, standing, steering, trust
 from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import Key, short, template_of
@@ -35,6 +35,8 @@ def line(told: Record) -> str | None:
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
+        case news.NotTold(receiver=receiver, message=message, lost=lost):
+            return f"not told: {receiver}: {message}" + (f"; {lost} pieces of news are lost" if lost else "")
         case standing.Standing(daemonset=daemonset):
             said = events.stands(told, events.About("", "", "", ""))
             return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
@@ -136,7 +138,14 @@ def level(told: Record) -> str:
             deployment.PassFailed() | deployment.NotApplied() | deployment.Withheld() | record.WatchFailed() | record.ActionFailed()
         ):
             return "warning"
-        case record.StatusFailed() | record.JournalFailed() | record.Differed() | leading.LeaseFailed() | leading.LeaderLost():
+        case (
+            news.NotTold()
+            | record.StatusFailed()
+            | record.JournalFailed()
+            | record.Differed()
+            | leading.LeaseFailed()
+            | leading.LeaderLost()
+        ):
             return "warning"
         case standing.RolloutFailed():
             return "error"

@@ -9,7 +9,8 @@ from typing import Any
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.trust import Mode
-from gitops_ds.settings import durations
+from gitops_ds.settings import durations, notify
+from gitops_ds.settings.notify import ForgeSettings
 
 _PROXY = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?")
 
@@ -58,6 +59,7 @@ class RepositorySettings:
     schedule: str = ""
     timezone: str = "UTC"
     webhook_secret_file: str = ""
+    forge: ForgeSettings | None = None
 
 
 def parse(told: Mapping[str, Any]) -> RepositorySettings:
@@ -73,6 +75,7 @@ def parse(told: Mapping[str, Any]) -> RepositorySettings:
     found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
     found = replace(found, verify=_verify(told.get("verify") or {}, found), author=_author(told.get("author") or {}))
     found = replace(found, webhook_secret_file=(told.get("webhook") or {}).get("secretFile") or "")
+    found = replace(found, forge=notify.forge(told.get("forge") or {}))
     return replace(
         found, limits=told.get("limits") or {}, credentials=_credentials(told), proxy=_proxy(told.get("proxy") or "", found)
     )

@@ -16,16 +16,17 @@ from gitops_ds.controller.held_templates import Chosen
 from gitops_ds.controller.loop import Powers
 from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
-from gitops_ds.settings import applying, durations, election, listening, repository, templates, webhook
+from gitops_ds.settings import applying, durations, election, listening, notify, repository, templates, webhook
 from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.listening import PageSettings
+from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.webhook import WebhookSettings
 from gitops_ds.source import allowed
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 
 # Known to the schema, without effect in this version.
-_NOT_YET = ("notify",)
+_NOT_YET: tuple[str, ...] = ()
 _NOT_YET_INSIDE = {
     "repository": ("author",),
     "cluster": ("qps",),
@@ -77,6 +78,7 @@ class Service:
     allowed: Allowed = PROGRAMS
     templates: Chosen | None = None
     election: ElectionSettings = field(default_factory=ElectionSettings)
+    notify: tuple[ReceiverSettings, ...] = ()
 
     @property
     def asked(self) -> Asked:
@@ -135,6 +137,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
         templates=templates.parse(told["templates"] or {}) if "templates" in told else None,
         election=election.parse(told.get("election") or {}),
+        notify=notify.parse(told.get("notify") or ()),
     )
 
 

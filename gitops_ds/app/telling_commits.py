@@ -1,0 +1,164 @@
+"""The status of commits on a forge: what `telling_stages` finds due, posted, and remembered so that it is never said twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from gitops_ds import __version__, errors
+from gitops_ds.app import credentials
+from gitops_ds.app.notifying_memory import Memory
+from gitops_ds.app.telling_stages import Course, Courses, Stage
+from gitops_ds.controller import fleet
+from gitops_ds.controller.standing import Standings
+from gitops_ds.controller.sync import Loop
+from gitops_ds.forges import access
+from gitops_ds.forges.access import Access, Token
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.dialects import Status
+from gitops_ds.model.news import NotTold, Told
+from gitops_ds.model.record import Emit, Record
+from gitops_ds.report.secrets import Secrets
+from gitops_ds.settings.notify import ForgeSettings
+from gitops_ds.source.address import Address, Scheme
+
+GATHER = 1.0  # seconds: what changes together is said at once
+PATIENCE = 60.0  # seconds for one status
+SHORTEST, LONGEST = 10.0, 600.0  # seconds until it is tried again
+_HEARD = 10_000  # records, while a forge is away
+TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
+
+
+class Deployer(Protocol):
+    """The part of a deployer that is read (`gitops_ds.app.following.Following`)."""
+
+    @property
+    def loop(self) -> Loop | None:
+        """Its loop, when it has begun."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Whose commits they are: its name here, its address, the cluster's name by the settings, and how a status' name ends."""
+
+    name: str
+    where: Address
+    forge: ForgeSettings
+    cluster: str = ""
+    suffix: str = ""
+
+
+class Commits:
+    """Posts the stages of one repository's commits while `run` runs."""
+
+    def __init__(self, repository: Repository, tell: Emit) -> None:
+        """Raises SettingsError where it can't be told where the forge is."""
+        self.repository, self._tell = repository, tell
+        self._place = place(repository.where, repository.forge)
+        self._heard: deque[Record] = deque(maxlen=_HEARD)
+        self._courses: Courses | None = None
+        self._news = asyncio.Event()
+        self._complaint, self._failures = "", 0
+        self.deployer: Deployer | None = None
+
+    def hear(self, told: Record) -> None:
+        """What the repository's deployer tells."""
+        self._heard.append(told)
+        self._news.set()
+
+    async def run(self, memory: Memory, standings: Standings, changed: Callable[[], None]) -> None:
+        """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
+        known = memory.commits.setdefault(self.repository.name, {})
+        courses = self._courses = Courses(known)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._wake(standings))
+            while True:
+                await self._news.wait()
+                await asyncio.sleep(GATHER)
+                self._news.clear()
+                while self._heard:
+                    courses.hear(self._heard.popleft())
+                for course, stage in self._due(courses, standings):
+                    if not await self._post(course, stage):
+                        break
+                    memory.note(self.repository.name, course.commit, stage)
+                    courses.note(course, stage)
+                    changed()
+
+    def forget(self) -> None:
+        """What was heard and not yet looked at: another leads now."""
+        self._heard.clear()
+        self._courses = None
+
+    async def _wake(self, standings: Standings) -> None:
+        async for _ in standings.changed():
+            if self._courses is not None and self._courses.open:
+                self._news.set()
+
+    def _due(self, courses: Courses, standings: Standings) -> list[tuple[Course, Stage]]:
+        loop = self.deployer.loop if self.deployer else None
+        if loop is None or not courses.open:
+            return []
+        own = [agent for agent in standings.agents() if fleet.owner(agent.seen) == loop.owner]
+        return courses.due(own, {key for key in loop.wanted if key.is_daemonset})
+
+    async def _post(self, course: Course, stage: Stage) -> bool:
+        """Whether the forge took it."""
+        name = f"commit status of {self.repository.name}"
+        status = Status(self._name(), stage.state, Secrets().within(" ".join(stage.words.split())))
+        try:
+            async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
+                await forge.status(course.commit, status)
+        except errors.GitopsError as error:
+            if str(error) != self._complaint:
+                self._tell(NotTold(time.time(), name, str(error)))
+            self._complaint = str(error)
+            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST)
+            self._failures += 1
+            await asyncio.sleep(wait)
+            self._news.set()
+            return False
+        self._complaint, self._failures = "", 0
+        self._tell(Told(time.time(), name, 1))
+        return True
+
+    def _access(self) -> Access:
+        """Raises SettingsError."""
+        forge = self.repository.forge
+        try:
+            token = credentials.read(TOKEN, forge.token_file).decode("ascii").strip()
+        except UnicodeDecodeError:
+            token = ""
+        if not token or not token.isprintable() or " " in token:
+            raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
+        url, project = self._place
+        return Access(forge.kind, url, Token(TOKEN, token), project)
+
+    def _name(self) -> str:
+        """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
+        loop = self.deployer.loop if self.deployer else None
+        known = loop.remembers.cluster if loop and loop.remembers else ""
+        return "/".join(filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix)))
+
+
+def place(where: Address, forge: ForgeSettings) -> tuple[str, str]:
+    """The API's address and the project there. Raises SettingsError where they do not follow from the repository's address."""
+    path = urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
+    project = forge.project or ("" if where.scheme is Scheme.FILE else path.strip("/").removesuffix(".git"))
+    host = urlsplit(where.origin)
+    # An ssh port says nothing about where the web server is.
+    server = f"https://{host.netloc if host.scheme == 'https' else host.hostname}" if host.hostname else ""
+    if not project or not (forge.url or server):
+        raise errors.SettingsError("repository.forge: a local repository needs forge.url and forge.project")
+    try:
+        return access.address(forge.kind, forge.url or server, allow_http=forge.allow_http), project
+    except errors.UsageError as error:
+        raise errors.SettingsError(
+            f"repository.forge: {str(error).replace('--url', 'url').replace('--allow-http', 'allowHttp')}"
+        ) from None
