@@ -49,7 +49,7 @@ def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
         if edit.document not in wanted:
             raise ValueError(f"there is no document {edit.document}")
         _put(wanted[edit.document], edit)
-    for way in (_spliced, _round_trip):
+    for way in (_spliced, _round_trip, _spliced_in_flow):
         made = way(data, ordered)
         if made is not None and _values(made) == wanted:
             return made
@@ -111,13 +111,18 @@ def _rename(parent: dict[Any, Any], old: Any, new: str) -> None:
         comments[new] = comments.pop(old)
 
 
-def _spliced(data: bytes, edits: Sequence[Edit]) -> bytes | None:
+def _spliced_in_flow(data: bytes, edits: Sequence[Edit]) -> bytes | None:
+    """The same with collections between brackets: after a comment ruamel.yaml writes some that it can't read again."""
+    return _spliced(data, edits, in_flow=True)
+
+
+def _spliced(data: bytes, edits: Sequence[Edit], *, in_flow: bool = False) -> bytes | None:
     """By splices of the text; None where one of the edits has none."""
     try:
         text = data.decode("utf-8")
         waiting = list(edits)
         while waiting:
-            made = _round(text, waiting)
+            made = _round(text, waiting, in_flow)
             if made is None:
                 return None
             text, waiting = made
@@ -126,7 +131,7 @@ def _spliced(data: bytes, edits: Sequence[Edit]) -> bytes | None:
         return None
 
 
-def _round(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]] | None:
+def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[Edit]] | None:
     """The text after those edits whose places one reading tells, and the others.
 
     A second edit of the same collection has to see what the first has done, and an entry of a list goes only when no path that
@@ -148,7 +153,7 @@ def _round(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]] | None:
             waiting.append(edit)
             held.update((edit.document, edit.path[:length]) for length in range(len(edit.path)))
             continue
-        found = _splices(source, trail, edit)
+        found = _splices(source, trail, edit, in_flow)
         if found is None:
             return None
         taken.add(around)
@@ -178,7 +183,7 @@ def _child(node: Node, step: str | int) -> tuple[Node | None, Node] | None:
     return next(((key, value) for key, value in node.value if key.value == step), None)
 
 
-def _splices(source: yaml_splices.Text, trail: Trail, edit: Edit) -> list[Splice] | None:
+def _splices(source: yaml_splices.Text, trail: Trail, edit: Edit, in_flow: bool) -> list[Splice] | None:
     there = len(trail) == len(edit.path) + 1
     if there and edit.key:
         key = trail[-1][0]
@@ -187,8 +192,10 @@ def _splices(source: yaml_splices.Text, trail: Trail, edit: Edit) -> list[Splice
         name, parent = trail[-2]
         index = next(i for i, one in enumerate(parent.value) if trail[-1][1] in (one if isinstance(one, tuple) else (one,)))
         return source.removed((name, parent), index)
+    if there and isinstance(edit.value, dict | list):
+        return source.rewritten(trail[-1][1], edit.value) if in_flow else None
     if there:
-        return None if isinstance(edit.value, dict | list) else source.replaced(trail[-1][1], edit.value)
+        return source.replaced(trail[-1][1], edit.value)
     missing = edit.path[len(trail) - 1 :]
     value = edit.value
     for step in reversed(missing[1:]):

@@ -57,6 +57,10 @@ class Text:
         new = yaml_style.in_place_of(self.text[start:end], value)
         return None if new is None else [Splice(start, end, new)]
 
+    def rewritten(self, node: Node, value: Any) -> list[Splice]:
+        """A collection between brackets takes the place of whatever stands there."""
+        return [Splice(self._at(node.start_mark), self._at(yaml_nodes.last(node).end_mark), yaml_style.flow(value))]
+
     def added(self, parent: tuple[Node | None, Node], key: str | None, value: Any, depth: int) -> list[Splice] | None:
         """A key with its value comes to a mapping, or (without a key) an entry to the end of a list.
 

@@ -199,6 +199,16 @@ def test_what_an_alias_shares_is_not_changed_for_both() -> None:
     assert documents.read("f", edited(text, Edit(0, ("c",))).encode()).documents[0].value == {"a": {"b": 1}}
 
 
+@pytest.mark.parametrize("old", ["1", "{x: 1}", "'x'", "[1, 2]"])
+@pytest.mark.parametrize("value", [[{}, 1, 1], [[], "x"], [{}, {"a": 1}]])
+def test_a_list_that_begins_with_an_empty_collection_takes_the_place_of_a_value_with_a_comment(old: str, value: Any) -> None:
+    text = f"a: {old}   # one\nb: 1   # two\n"
+    after = edited(text, Edit(0, ("a",), value))
+    assert documents.read("f", after.encode()).documents[0].value == {"a": value, "b": 1}
+    assert after.endswith("\nb: 1   # two\n")
+    assert "# one" in after
+
+
 keys = st.sampled_from(["a", "b", "c", "d"])
 scalars = st.sampled_from([1, True, "x", "yes", "a: b", "# c", "", "two words", "0644", "line\nbreak", "é", 1.5])
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=8)
