@@ -11,11 +11,16 @@ from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
-from gitops_ds.report import events
+from gitops_ds.report import events, secrets
 
 
 def line(told: Record) -> str | None:
-    """The record in words; None for what only programs want to know."""
+    """The record in words, without what looks like a key or a password in them; None for what only programs want to know."""
+    said = _said(told)
+    return None if said is None else secrets.shapes_hidden(said)
+
+
+def _said(told: Record) -> str | None:
     if isinstance(told, steering.Asked):
         return _steered(told)
     match told:
@@ -181,6 +186,13 @@ _PLAIN = (
 )
 
 
+def _plain(value: Any) -> Any:
+    """Of counters their sum, of a text what may be told."""
+    if isinstance(value, Mapping):
+        return sum(value.values())
+    return secrets.shapes_hidden(value) if type(value) is str else value
+
+
 def as_json(told: Record) -> dict[str, Any] | None:
     """The record's kind, time and words, with commit and object where it has them; None for a turn that wants nothing."""
     if isinstance(told, deployment.Took) or (isinstance(told, record.Decided) and not told.wants):
@@ -190,7 +202,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
         found["message"] = words
     for name in _PLAIN:
         if (value := getattr(told, name, None)) is not None:
-            found[name] = sum(value.values()) if isinstance(value, Mapping) else value
+            found[name] = _plain(value)
     key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
     key = key or (told.object if isinstance(told, deployment.DriftFact) else None)
     if key is not None:
