@@ -236,7 +236,9 @@ class Loop:
                 await self._caches.live((await live.resources_of(self._place.cluster, bundle, known.inventory))[0])
             if known.last_attempted != tip:
                 self._choice = None
-            self._settled, self._failures, self._complaint = (tip, stir), 0, ""
+            self._failures, self._complaint = 0, ""
+            # Whose turn came meanwhile has looked only; nothing is settled before a pass.
+            self._settled = None if self._acting else (tip, stir)
         except errors.GitopsError as error:
             self._failed(error)
 

@@ -54,6 +54,7 @@ class History:
     at: int = -1
     unreachable: bool = False
     looks: int = 0
+    meanwhile: Callable[[], None] = lambda: None
 
     def push(self, text: str) -> CommitId:
         self.commits.append(text)
@@ -65,6 +66,7 @@ class History:
 
     async def tip(self) -> CommitId:
         self.looks += 1
+        self.meanwhile()
         if self.unreachable:
             raise errors.SourceUnreachable("the server gave no answer")
         return self.id(self.at)
@@ -159,6 +161,24 @@ def test_a_wish_during_a_pass_is_not_lost() -> None:
         scene.loop.ask()
         await asyncio.sleep(10)
         assert await scene.image() == "3"
+
+    play(script)
+
+
+def test_a_replica_whose_turn_comes_in_the_middle_of_a_look_applies_what_it_sees() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.loop.rest()
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+
+        def our_turn() -> None:
+            scene.history.meanwhile = lambda: None
+            scene.loop.act()
+
+        scene.history.meanwhile = our_turn
+        await scene.settle()
+        assert await scene.image() == "2"
 
     play(script)
 
