@@ -1,32 +1,33 @@
-"""The check of a repository, for all its clusters: what is wrong, and what a change does against its base."""
+"""The check of a repository, for all its clusters: what is wrong. What a change does against its base: `changing`.
+
+What only some checks need is imported where they need it: half of the time of a small check is the start of the program.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitops_ds.app import inventory, repositories, surveying
-from gitops_ds.app.clusters import Connection
+from gitops_ds.app import repositories
 from gitops_ds.errors import UsageError
 from gitops_ds.kinds import crowds, pools
-from gitops_ds.model.census import Census
-from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.pipeline import outlook, prepare
-from gitops_ds.pipeline.outlook import Outlook
+from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import against, redact, show
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check as check_rules
-from gitops_ds.validate.sides import Sides as RuleSides
-from gitops_ds.validate.sides import Step
-from gitops_ds.validate.whole import Fleet
+
+if TYPE_CHECKING:
+    from gitops_ds.app.clusters import Connection
+    from gitops_ds.model.census import Census
+    from gitops_ds.model.change import Change, FieldChange
+    from gitops_ds.model.objects import Key
+    from gitops_ds.pipeline.outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ async def check(repository: repositories.Named, at: str | None, wanted: Wanted) 
 async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) -> Sides:
     """Reads what a check looks at."""
     head = replace(await repositories.snapshot(repository, at), known=wanted.known)
-    live = inventory.read_each(wanted.inventory, rendering.clusters(head))
+    live = _inventories(wanted.inventory, head)
     base = None
     if wanted.base is not None:
         base = replace(await repositories.base_snapshot(repository, wanted.base, at), known=wanted.known)
@@ -121,6 +122,8 @@ async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) 
     again = await repositories.snapshot(repository, at) if twice else None
     if wanted.live is None:
         return Sides(head, base, live, again)
+    from gitops_ds.app import surveying
+
     # Which clusters are asked is for the base to say, not for a change that nobody has looked at.
     trusted = base or head
     names = [name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live]
@@ -130,6 +133,14 @@ async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) 
     if unread and wanted.require_live:
         raise next(iter(unread.values()))
     return Sides(head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items()))
+
+
+def _inventories(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
+    if not files:
+        return {}
+    from gitops_ds.app import inventory
+
+    return inventory.read_each(files, rendering.clusters(head))
 
 
 def of(sides: Sides, wanted: Wanted) -> Checked:
@@ -149,108 +160,20 @@ def of(sides: Sides, wanted: Wanted) -> Checked:
                 again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:
-        return Checked(head, tuple(found.values()), _together(list(found.values()), more), unread=sides.unread)
-    return _against(sides, sides.base, wanted, found, more)
+        return Checked(head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread)
+    from gitops_ds.app import changing
+
+    return changing.against(sides, sides.base, wanted, found, more)
 
 
-def _against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, Prepared], more: Sequence[Finding]) -> Checked:
-    """The same with what changes against the base."""
-    there = rendering.clusters(base)
-    played = outlook.Rehearsals()
-    steps, compared, changed, drifted = [], [], [], []
-    for name, after in found.items():
-        live = sides.known(name)
-        if there and name and name not in there:  # the change brings this cluster
-            before = replace(after.bundle, manifests={})
-        else:
-            before = rendering.render(base, cluster=name if there else "", namespace=wanted.namespace)
-        drift = against.drift(before, live)
-        drifted.append(Drift(name, drift))
-        fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
-        rule_sides = RuleSides(Fleet(before.manifests, after.census), after.fleet, fields)
-        steps.append(Step(after.bundle.cluster, rule_sides))
-        compared.append(prepare.compared(rule_sides, after, sides.head))
-        known = replace(live, nodes=after.census.nodes) if after.census else live
-        writes = [one for one in against.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
-        unplaced = rule_sides.before.unknown | rule_sides.after.unknown
-        writes = [replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes]
-        looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
-        changed.append(Changed((name,), tuple(writes), looks, after.census))
-    more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
-    has_objects = any(live.objects for live in sides.live.values())
-    drifts = tuple(one for one in drifted if one.objects) if has_objects else None
-    together = _together(compared, more)
-    return Checked(sides.head, tuple(compared), together, _alike(changed), drift=drifts, unread=sides.unread)
-
-
-def changes_text(checked: Checked) -> str:
-    """What changes, for a terminal; nothing where no base was asked for."""
-    if checked.changed is None:
-        return ""
-    lines = [""]
-    for group in checked.changed:
-        where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
-        lines.append(f"Changes{where}:")
-        lines += [line for change in group.changes for line in change_lines(change, group)] + [""]
-    return "\n".join(lines if checked.changed else ["", "No object changes.", ""])
-
-
-def change_lines(change: Change, group: Changed) -> list[str]:
-    """One change in words, with what it means."""
-    look = group.outlooks.get(change.key, outlook.NOTHING)
-    return [*show.change_lines([change], group.census), *(f"      {line}" for line in outlook.lines(look, change, group.census))]
-
-
-def time_of(group: Changed) -> str:
-    """How long the slowest of its rollouts takes; empty where none was played."""
-    played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
-    if any(one.waiting for one in played):
-        return "does not end"
-    return f"about {outlook.duration(max(one.seconds for one in played))}" if played else ""
-
-
-def cost_of(group: Changed) -> str:
-    """What all of it asks for more, on every cluster of the group; empty where that is not known."""
-    return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
-
-
-def changes_json(checked: Checked) -> dict[str, Any]:
-    """What changes, what is known of nodes, and where clusters differ from the base, as parts of the report."""
+def document(checked: Checked) -> dict[str, Any]:
+    """What is known of nodes, what changes, and where clusters differ from the base, as parts of the report."""
     told: dict[str, Any] = {"nodes": _nodes_json(checked)}
-    if checked.changed is not None:
-        told["changes"] = [
-            {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]}
-            for group in checked.changed
-        ]
-    if checked.drift is not None:
-        told["drift"] = [
-            {"cluster": one.cluster, "objects": [_drift_json(key, fields) for key, fields in one.objects.items()]}
-            for one in checked.drift
-        ]
-    return told
+    if checked.changed is None and checked.drift is None:
+        return told
+    from gitops_ds.app import changing
 
-
-def _as_json(change: Change, group: Changed) -> dict[str, Any]:
-    look = group.outlooks.get(change.key, outlook.NOTHING)
-    return {**show.change_json(change), **outlook.as_json(look, change, group.census)}
-
-
-def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
-    shown = [redact.field(key, field) for field in fields]
-    told = [{"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown]
-    return {"object": show.reference(key), "fields": told}
-
-
-def drift_lines(checked: Checked) -> list[tuple[str, list[str]]]:
-    """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
-    told = []
-    for one in checked.drift or ():
-        lines = []
-        for key, fields in one.objects.items():
-            lines.append(f"  ≠ {key}")
-            lines += [f"      {show.field_line(redact.field(key, field))}" for field in fields]
-        told.append((one.cluster, lines))
-    return told
+    return {**told, **changing.as_json(checked)}
 
 
 def notes(checked: Checked) -> list[str]:
@@ -295,19 +218,8 @@ def _nodes_json(checked: Checked) -> list[dict[str, Any]]:
     ]
 
 
-def _together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
+def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings of all clusters, each once: what is wrong with a file itself is the same for all of them."""
     several = len(prepared) > 1
     found = (*(finding for one in prepared for finding in one.findings), *more)
     return tuple(dict.fromkeys(finding if finding.object and several else finding.on_cluster("") for finding in found))
-
-
-def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
-    """Clusters with the same change are told together; those without any are left out."""
-    groups: dict[str, Changed] = {}
-    for one in changed:
-        if one.changes:
-            text = "\n".join(line for change in one.changes for line in change_lines(change, one))
-            known = groups.get(text)
-            groups[text] = replace(known, clusters=known.clusters + one.clusters) if known else one
-    return tuple(groups.values())

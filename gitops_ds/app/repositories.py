@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle, charts
-from gitops_ds.source import address, desk, expand, revision, worktree
+from gitops_ds.source import address, expand, worktree
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
 from gitops_ds.source.programs import Means
-from gitops_ds.source.reading import Movement
-from gitops_ds.source.repository import Repository
+
+if TYPE_CHECKING:  # a work tree outside Git is checked without any of it
+    from gitops_ds.source.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Named:
 
 def identity(where: address.Address) -> str:
     """What a repository is called in a cluster: of a work tree the server it came from, so that all its clones are one."""
+    from gitops_ds.source import desk
+
     origin = desk.origin(Path(where.display)) if where.scheme is address.Scheme.FILE else None
     return origin or where.display
 
@@ -102,6 +106,8 @@ async def opened(repository: Named) -> AsyncIterator[Repository]:
         raise errors.UsageError(
             f"{repository.display} is not in Git: only committed files are applied; `git init` and commit them first"
         )
+    from gitops_ds.source.repository import Repository
+
     where, own = repository.where, credentials(repository.where)
     async with Repository(where, cache_directory(), own, allowed=repository.allowed) as found:
         yield found
@@ -109,6 +115,8 @@ async def opened(repository: Named) -> AsyncIterator[Repository]:
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
     """The snapshot of a revision (None: the default branch), its kustomizations and charts expanded."""
+    from gitops_ds.source import revision
+
     tip = await repository.tip(revision.parse(at) if at else revision.Head())
     return await snapshot_of(repository, tip, path)
 
@@ -129,6 +137,8 @@ async def snapshot(repository: Named, at: str | None, *, committed: bool = False
 
 async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapshot:
     """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request."""
+    from gitops_ds.source import revision
+
     async with opened(repository) as found:
         tip = await found.tip(revision.parse(base))
         head = await found.tip(revision.parse(at) if at else revision.Head())
@@ -146,6 +156,8 @@ def includes(repository: Named, commit: str) -> Callable[[CommitId], Awaitable[b
     """Whether a later commit has `commit` before it; None where no Git is at hand, False for what Git can't tell."""
     if repository.where is None:
         return None
+    from gitops_ds.source import revision
+    from gitops_ds.source.reading import Movement
 
     async def told(later: CommitId) -> bool:
         try:

@@ -10,6 +10,7 @@ from gitops_ds.cli import options, outputs
 
 if TYPE_CHECKING:
     from gitops_ds.app.checking import Checked
+    from gitops_ds.app.clusters import Connection
     from gitops_ds.model.snapshot import Snapshot
 
 _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on GitHub Actions github."
@@ -58,10 +59,16 @@ def _explain(rule: str) -> int:
     return 0
 
 
+def _connection(given: dict[str, Any]) -> Connection:
+    from gitops_ds.app import clusters
+
+    return clusters.Connection(given["kubeconfig"], given["context"])
+
+
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import answering, checking, clusters, fixing, remembering, repositories, selecting
+    from gitops_ds.app import answering, checking, remembering, repositories, selecting
     from gitops_ds.model.finding import Severity
     from gitops_ds.model.known import Known
     from gitops_ds.report import findings
@@ -70,8 +77,7 @@ async def _check(given: dict[str, Any]) -> int:
     named, files = selecting.apart(given["repository"], given["files"])
     repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
     names = selecting.inside(files, repository)
-    ask = given["live"] or given["require_live"]
-    live = clusters.Connection(given["kubeconfig"], given["context"]) if ask else None
+    live = _connection(given) if given["live"] or given["require_live"] else None
     memory = None if given["no_cache"] else remembering.Memory.of(repository)
     asked = checking.Wanted(
         given["clusters"],
@@ -96,6 +102,8 @@ async def _check(given: dict[str, Any]) -> int:
     if memory:
         memory.save(asked.known, checked)
     if fix:
+        from gitops_ds.app import fixing
+
         fixed = fixing.fix(checked, judged, unsafe=given["fix_unsafe"])
         fixing.write(fixed, repository, sides.head)
         outputs.tell_fixes(fixed, quiet=given["quiet"])

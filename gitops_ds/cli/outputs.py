@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitops_ds.model.change import NodeImpact
     from gitops_ds.model.finding import Finding
     from gitops_ds.model.snapshot import Snapshot
-    from gitops_ds.report.findings import About, Changed, Report, RuleText
+    from gitops_ds.report.findings import About, Changed, Replacement, Report, RuleText
     from gitops_ds.report.secrets import Secrets
 
 FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
@@ -119,7 +119,7 @@ def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), wi
 
     `with_fixes`: also how the files would change.
     """
-    from gitops_ds.app import checking, fixing
+    from gitops_ds.app import checking
     from gitops_ds.report import findings
 
     several = len(checked.prepared) > 1
@@ -133,16 +133,28 @@ def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), wi
         hidden=_hidden(checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]),
         root=root,
         suppressed=checked.suppressed,
-        replacements=fixing.replacements(checked) if with_fixes else {},
+        replacements=_replacements(checked) if with_fixes else {},
     )
     found = replace(found, fixable=fixable)
     changed = None if checked.changed is None else map(_changed, checked.changed)
-    document = checking.changes_json(checked)
-    return findings.with_changes(found, changed, document, notes=checking.notes(checked), drift=checking.drift_lines(checked))
+    document, notes = checking.document(checked), checking.notes(checked)
+    return findings.with_changes(found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ())
+
+
+def _replacements(checked: Checked) -> Mapping[Finding, tuple[Replacement, ...]]:
+    from gitops_ds.app import fixing
+
+    return fixing.replacements(checked)
+
+
+def _drift(checked: Checked) -> Sequence[tuple[str, list[str]]]:
+    from gitops_ds.app import changing
+
+    return changing.drift_lines(checked)
 
 
 def _changed(group: checking.Changed) -> Changed:
-    from gitops_ds.app import checking
+    from gitops_ds.app import changing
     from gitops_ds.report.findings import Changed
 
     def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
@@ -150,12 +162,12 @@ def _changed(group: checking.Changed) -> Changed:
 
     return Changed(
         group.clusters,
-        tuple("\n".join(checking.change_lines(change, group)) for change in group.changes),
+        tuple("\n".join(changing.lines(change, group)) for change in group.changes),
         nodes(lambda impact: impact.gained),
         nodes(lambda impact: impact.lost),
         nodes(lambda impact: impact.restarted),
-        checking.time_of(group),
-        checking.cost_of(group),
+        changing.time_of(group),
+        changing.cost_of(group),
     )
 
 

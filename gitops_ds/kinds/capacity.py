@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitops_ds.kinds import quantities
-from gitops_ds.model.decision import Room
 from gitops_ds.model.objects import Body
+
+if TYPE_CHECKING:  # a large module, of which a check needs nothing else
+    from gitops_ds.model.decision import Room
 
 Port = tuple[str, str, int]  # protocol, host IP, port
 Amounts = Mapping[str, int]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 NEWEST: Final = VERSIONS[-1]
+_FOLDER: Final = Path(__file__).parents[1] / "schemas/kubernetes"
 
 
 @cache
 def _file(version: str) -> Mapping[str, Mapping[str, Any]]:
-    data = (resources.files("gitops_ds") / f"schemas/kubernetes/v{version}.json.gz").read_bytes()
+    data = (_FOLDER / f"v{version}.json.gz").read_bytes()
     found: Mapping[str, Mapping[str, Any]] = orjson.loads(gzip.decompress(data))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gitops_ds.kinds import pools
 from gitops_ds.model.bundle import Bundle
@@ -13,8 +14,10 @@ from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check
-from gitops_ds.validate.sides import Sides
 from gitops_ds.validate.whole import Fleet
+
+if TYPE_CHECKING:
+    from gitops_ds.validate.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
-"""The formats in which a check is told. Pure."""
+"""The formats in which a check is told, each imported when it is asked for. Pure."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from gitops_ds.report import contract, github, gitlab, junit, markdown, sarif, text
 from gitops_ds.report.findings import About, Report
 
 
@@ -24,16 +23,30 @@ def written(format: Format, report: Report, about: About) -> str:
     """The report in a format; the same text for the same report."""
     match format:
         case Format.TEXT:
+            from gitops_ds.report import text
+
             return text.as_text(report)
         case Format.GITHUB:
+            from gitops_ds.report import github
+
             return github.as_commands(report, about)
         case Format.GITLAB:
+            from gitops_ds.report import gitlab
+
             return gitlab.as_json(report)
         case Format.SARIF:
+            from gitops_ds.report import sarif
+
             return sarif.as_json(report, about)
         case Format.JUNIT:
+            from gitops_ds.report import junit
+
             return junit.as_xml(report, about)
         case Format.MARKDOWN:
+            from gitops_ds.report import markdown
+
             return markdown.as_page(report, about)
         case Format.JSON:
+            from gitops_ds.report import contract
+
             return contract.as_json(report)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
-from gitops_ds.source import reading
+from gitops_ds.source import tree
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -21,7 +21,7 @@ def overwrite(directory: Path, path: str, wanted: Files, known: Files) -> None:
     Raises Refused for a file that is a link, lies behind one or outside the tree, or holds something else by now, and SourceError
     where a file can't be written. Either way every file is as it was before.
     """
-    root = (directory / reading.directory(path)).resolve()
+    root = (directory / tree.directory(path)).resolve()
     targets = {name: _target(root, name, known[name]) for name in wanted}
     written: dict[PurePosixPath, Path] = {}
     done: list[PurePosixPath] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 import git
 
@@ -37,7 +36,7 @@ def _type(bare: Bare, name: str) -> str:
 
 def snapshot(bare: Bare, commit: CommitId, path: str) -> Snapshot:
     """The commit's files under the path, by the limits and refusals of `tree`."""
-    prefix = directory(path)
+    prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
@@ -47,14 +46,6 @@ def snapshot(bare: Bare, commit: CommitId, path: str) -> Snapshot:
     blobs = _blobs(bare, [entry for _, entry in sifted.wanted])
     files = {name: blobs[entry.id] for name, entry in sifted.wanted}
     return Snapshot(info(bare, commit), files, sifted.findings)
-
-
-def directory(path: str) -> str:
-    """A directory inside a repository as git takes it, empty for the root; UsageError for one that leads out."""
-    parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
-        raise errors.UsageError(f"the path {path!r} must be a directory inside the repository, without a leading / or ..")
-    return "/".join(parts)
 
 
 def _blobs(bare: Bare, wanted: list[Entry]) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 
+from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.source.limits import Limits
 
@@ -114,6 +115,14 @@ def plain_path(name: bytes) -> PurePosixPath | None:
     if _UNSAFE.search(text) or any(p in {"", ".", ".."} or p.lower() == ".git" for p in parts):
         return None
     return PurePosixPath(text)
+
+
+def directory(path: str) -> str:
+    """A directory inside a repository as git takes it, empty for the root; UsageError for one that leads out."""
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
+        raise errors.UsageError(f"the path {path!r} must be a directory inside the repository, without a leading / or ..")
+    return "/".join(parts)
 
 
 def _hidden(name: bytes) -> bool:

@@ -11,11 +11,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-import git
-
 from gitops_ds import errors
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import failures, hardening, reading, tree
+from gitops_ds.source import tree
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.tree import Entry, Kind
 
@@ -31,7 +29,7 @@ def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snaps
 
     Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it had not been there.
     """
-    root = directory / reading.directory(path)
+    root = directory / tree.directory(path)
     if not root.is_dir():
         raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
     try:
@@ -100,6 +98,10 @@ def _entry(base: bytes, name: bytes) -> Entry | None:
 
 def _listed(root: Path, limits: Limits) -> list[bytes]:
     """What git knows or would take, below the root, with names relative to it."""
+    import git  # slow to import, and of no use outside of a work tree of Git
+
+    from gitops_ds.source import failures, hardening
+
     runner = hardening.Git(root)
     runner.update_environment(**hardening.desk())
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gitops_ds.kinds import digests, documents, origins, scalars
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.validate import catalogue, changes, custom, explain, fleet, manifests, own, promotion, repository_rules, rules, words
+from gitops_ds.validate import custom, explain, fleet, manifests, own, repository_rules, rules, words
 from gitops_ds.validate.explain import TYPE, Problem
 from gitops_ds.validate.rule import class_of, softened
-from gitops_ds.validate.sides import Sides, Step
 from gitops_ds.validate.whole import Fleet
+
+if TYPE_CHECKING:
+    from gitops_ds.validate.sides import Sides, Step
 
 SETTINGS = "gitops-ds.yaml"
 
@@ -124,6 +126,10 @@ def _to_its_end(rule: str, check: Callable[[], Iterable[T]]) -> tuple[list[T], F
 
 
 def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+    if not bundle.rules:
+        return
+    from gitops_ds.validate import catalogue
+
     known = {rule.id for rule in catalogue.rows()}
     for name in bundle.rules:
         if name not in known:
@@ -134,6 +140,8 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
 
 def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
     """What the rules over a change have against it. An object that is gone has no place in the head's files."""
+    from gitops_ds.validate import changes
+
     files = origins.sources(snapshot)
     for rule in changes.RULES:
         on = rule.refused or head.rules.get(rule.id, rule.on)
@@ -152,6 +160,8 @@ def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]
 
 def across(steps: Sequence[Step], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
     """What the rules over a change of several clusters have against it; `heads` are the bundles by cluster."""
+    from gitops_ds.validate import promotion
+
     files = origins.sources(snapshot)
     for rule in promotion.RULES:
         on = any(head.rules.get(rule.id, rule.on) for head in heads.values())

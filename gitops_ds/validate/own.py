@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path as Folder
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,6 +16,7 @@ from gitops_ds.model.objects import Path, show_path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.validate import explain, words
 
+_SCHEMAS = Folder(__file__).parents[1] / "schemas"
 _BY_NAME = {"variants.yaml": "variants", "rollout.yaml": "rollout", "source.yaml": "source", "agent.yaml": "agent"}
 
 
@@ -44,7 +45,7 @@ def schema_for(path: PurePosixPath) -> str | None:
 @cache
 def schema(name: str) -> Mapping[str, Any]:
     """One of the schemas of our own files, by its name: `cluster`, `rollout`, `settings`."""
-    found: Mapping[str, Any] = orjson.loads((resources.files("gitops_ds") / f"schemas/{name}.schema.json").read_bytes())
+    found: Mapping[str, Any] = orjson.loads((_SCHEMAS / f"{name}.schema.json").read_bytes())
     return found
 
 

@@ -14,7 +14,6 @@ from gitops_ds.kinds.capacity import Amounts
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.census import Census
 from gitops_ds.model.daemonset import RollingUpdate
-from gitops_ds.model.decision import Room
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.validate.rule import POD, pod, section, template
 from gitops_ds.validate.whole import Fleet
@@ -55,6 +54,8 @@ def misfits(fleet: Fleet) -> tuple[Misfit, ...]:
 
     Those of a higher priority are placed first, then what the cluster runs already, then by name.
     """
+    from gitops_ds.model.decision import Room  # of a large module that most checks need nothing of
+
     found: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):
         free = dict(room)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import checking, repositories
+from gitops_ds.app import changing, checking, repositories
 from gitops_ds.app.checking import Checked, Wanted
 from gitops_ds.errors import RevisionUnknown
 from tests import gitservers
@@ -51,8 +51,8 @@ def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream)
     assert found.changed is not None
     (group,) = found.changed
     assert [(change.operation, change.key.name) for change in group.changes] == [("update", "agent")]
-    assert "new revision 2" in checking.changes_text(found)
-    (told,) = checking.changes_json(found)["changes"]
+    assert "new revision 2" in changing.text(found)
+    (told,) = changing.as_json(found)["changes"]
     assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
 
 
@@ -60,7 +60,7 @@ def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) 
     on_a_branch(upstream, {"README.md": "words"})
     found = check(upstream, "change", base="main")
     assert found.changed == ()
-    assert "No object changes." in checking.changes_text(found)
+    assert "No object changes." in changing.text(found)
 
 
 def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
@@ -115,6 +115,6 @@ def test_a_rollout_is_played_on_the_nodes_that_are_known(
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
     found = check(upstream, "change", base="main", inventory=(nodes_file(tmp_path, ready, broken),))
-    assert words in checking.changes_text(found)
-    told = checking.changes_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    assert words in changing.text(found)
+    told = changing.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
     assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken
