@@ -1,6 +1,6 @@
 """What the service's account was granted beside what it used, by the API server's own audit log.
 
-Add a scene to test_rights.py when the service makes a request of a new kind, and its right to deploy/powers/.
+Add a scene to scenes.py when the service makes a request of a new kind, and its right to deploy/powers/ or deploy/rights/.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests import controlplane, gitservers
+from tests import controlplane, deploy, gitservers
+from tests.service.test_service import until
 
 PROGRAM = Path(sys.executable).parent / "gitops-ds"
 ACCOUNT = "system:serviceaccount:gitops-ds:gitops-ds"
 NAMESPACE = "gitops-ds"
+PATIENCE = 120.0
+_GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,11 +39,16 @@ class Right:
         return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
 
 
+_RBAC = "rbac.authorization.k8s.io"
 # Asked by the API server itself while it answers another request, so that no line of the audit log is theirs: each beside the
 # request that is refused without it. The control plane of the tests runs the plugins that ask.
 IMPLIED: Mapping[Right, Right] = {
     # OwnerReferencesPermissionEnforcement, for a pod whose owner reference blocks its owner's deletion.
     Right("update", "apps", "daemonsets/finalizers"): Right("create", "", "pods"),
+    # A role with rights that the account itself has not got, and a binding to one.
+    **{Right("escalate", _RBAC, roles): Right("create", _RBAC, roles) for roles in ("roles", "clusterroles")},
+    Right("bind", _RBAC, "roles"): Right("create", _RBAC, "rolebindings"),
+    Right("bind", _RBAC, "clusterroles"): Right("create", _RBAC, "clusterrolebindings"),
 }
 
 
@@ -50,31 +59,38 @@ class Outcome:
     refused: tuple[str, ...]
     unused: tuple[Right, ...]
 
+    def __str__(self) -> str:
+        return f"refused: {', '.join(self.refused) or 'none'}; unused: {', '.join(map(str, self.unused)) or 'none'}"
 
-def judge(plane: controlplane.ControlPlane) -> Outcome:
-    """What the account did on this control plane so far, beside what it may do now."""
+
+NOTHING_AMISS = Outcome((), ())
+
+
+def judge(plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = frozenset()) -> Outcome:
+    """What the account did since the audit log had that length, beside what it may do now; `but` may be left unused."""
     given = granted(plane)
     needed: set[Right] = set()
     refused: list[str] = []
-    for told in _requests(plane.audit_log):
-        if told.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
+    for told in _requests(plane.audit_log, since):
+        if _code(told) == 403 and "being terminated" not in told["responseStatus"].get("message", ""):
             refused.append(f"{told['verb']} {told['requestURI']}")
         for right in _asked(told):
             narrow = Right(right.verb, right.group, right.resource)
             needed |= {right} if right in given else {narrow}
     needed |= {implied for implied, shown in IMPLIED.items() if shown in needed}
-    return Outcome(tuple(sorted(set(refused))), tuple(sorted(given - needed)))
+    return Outcome(tuple(sorted(set(refused))), tuple(sorted(given - but - needed)))
 
 
 def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
     """All that bindings give to the account, with the roles as the cluster has them."""
 
-    def listed(kind: str) -> list[dict[str, Any]]:
-        return list(json.loads(plane.kubectl("get", kind, "--all-namespaces", "-o", "json"))["items"])
+    def listed(plural: str) -> list[dict[str, Any]]:
+        return list(plane.request("GET", f"{_GROUP}/{plural}")["items"])
 
     roles = {
-        (role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"]): role.get("rules") or ()
-        for role in (*listed("roles"), *listed("clusterroles"))
+        (kind, role["metadata"].get("namespace", ""), role["metadata"]["name"]): role.get("rules") or ()
+        for kind, plural in (("Role", "roles"), ("ClusterRole", "clusterroles"))
+        for role in listed(plural)
     }
     found = set()
     for binding in (*listed("rolebindings"), *listed("clusterrolebindings")):
@@ -90,12 +106,20 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
     return frozenset(found)
 
 
-def _requests(log: Path) -> Iterator[dict[str, Any]]:
+def _requests(log: Path, since: int) -> Iterator[dict[str, Any]]:
     """The account's requests for resources, each once."""
-    for line in log.read_text().splitlines():
-        told = json.loads(line)
-        if told["user"].get("username") == ACCOUNT and told["stage"] in ("ResponseComplete", "ResponseStarted"):
-            yield told
+    with log.open("rb") as stream:
+        stream.seek(since)
+        for line in stream:
+            if ACCOUNT.encode() not in line:
+                continue
+            told = json.loads(line)
+            if told["user"].get("username") == ACCOUNT and told["stage"] in ("ResponseComplete", "ResponseStarted"):
+                yield told
+
+
+def _code(told: Mapping[str, Any]) -> int:
+    return int(told.get("responseStatus", {}).get("code", 0))
 
 
 def _asked(told: Mapping[str, Any]) -> Iterator[Right]:
@@ -114,8 +138,52 @@ def _asked(told: Mapping[str, Any]) -> Iterator[Right]:
         return
     resource = what["resource"] + (f"/{what['subresource']}" if "subresource" in what else "")
     yield Right(told["verb"], what.get("apiGroup", ""), resource, what.get("namespace", ""))
-    if told["verb"] == "patch" and told.get("responseStatus", {}).get("code") == 201:  # a server-side apply that creates
+    if told["verb"] == "patch" and _code(told) == 201:  # a server-side apply that creates
         yield Right("create", what.get("apiGroup", ""), resource, what.get("namespace", ""))
+
+
+def installed(plane: controlplane.ControlPlane, directory: Path, power: str, *components: str) -> int:
+    """deploy/ with the power, its rights in force; the length of the audit log then.
+
+    Its own pods are only said to run here, so they take none of the rights that are looked at.
+    """
+    deploy.apply(plane, deploy.overlay(directory, power, "log: {format: text}\n", *components))
+    until(lambda: _gathered(plane), lambda: "the rights were not gathered", PATIENCE)
+    in_force(plane)
+    return plane.audit_log.stat().st_size
+
+
+def _gathered(plane: controlplane.ControlPlane) -> bool:
+    """Whether the role of all objects has the rules of those that are to be gathered."""
+    roles = plane.request("GET", f"{_GROUP}/clusterroles")["items"]
+    parts = [one["rules"] for one in roles if "gitops-ds.io/aggregate-to-objects" in (one["metadata"].get("labels") or {})]
+    whole = [one.get("rules") or [] for one in roles if one["metadata"]["name"] == "gitops-ds-objects"]
+    return all(sorted(map(str, rules)) == sorted(str(rule) for part in parts for rule in part) for rules in whole)
+
+
+def in_force(plane: controlplane.ControlPlane) -> None:
+    """Returns when the authorizer, which follows roles by a watch, knows all that is granted."""
+    for right in granted(plane):
+        until(partial(_allowed, plane, right), partial(str, right), PATIENCE)
+
+
+def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
+    resource, _, sub = right.resource.partition("/")
+    asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": sub, "namespace": right.namespace}
+    group = "authorization.k8s.io/v1"
+    review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": {"user": ACCOUNT, "resourceAttributes": asked}}
+    return bool(plane.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"])
+
+
+def removed(plane: controlplane.ControlPlane) -> None:
+    """Takes away what `installed` and the service left, but the namespace."""
+    plane.kubectl(
+        "-n", NAMESPACE, "delete", "--ignore-not-found", "--all", "roles,rolebindings,leases,configmaps,secrets,daemonsets"
+    )
+    for plural in ("clusterrolebindings", "clusterroles"):
+        found = plane.request("GET", f"{_GROUP}/{plural}")["items"]
+        ours = [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith("gitops-ds")]
+        plane.kubectl("delete", plural, *ours)
 
 
 def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
@@ -128,27 +196,60 @@ def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
     return file
 
 
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The installed program under the account alone, as often as it was asked for."""
+
+    processes: Mapping[Path, subprocess.Popen[bytes]]
+
+    def log(self) -> str:
+        """What all of them logged so far."""
+        return "".join(log.read_text() for log in self.processes)
+
+    def said(self, words: str, times: int = 1) -> None:
+        """Waits until they said it."""
+        until(lambda: self.log().count(words) >= times, lambda: f"{words} was not said:\n{self.log()[-3000:]}", PATIENCE)
+
+    def stop_the_leader(self) -> None:
+        """Ends it as the kubelet does, and waits until another leads."""
+        leads = [log for log in self.processes if log.read_text().count("leads by lease") > log.read_text().count("leads no more")]
+        (leader,) = [log for log in leads if self.processes[log].poll() is None]
+        before = self.log().count("leads by lease")
+        self.processes[leader].terminate()
+        assert self.processes[leader].wait(30) == 0
+        self.said("leads by lease", before + 1)
+
+
 @contextlib.contextmanager
-def service(plane: controlplane.ControlPlane, directory: Path, power: str, settings: str) -> Iterator[Callable[[], str]]:
-    """The installed program under the account alone; gives what it logged so far."""
+def service(
+    plane: controlplane.ControlPlane, directory: Path, power: str, settings: Mapping[str, Any], replicas: int = 2
+) -> Iterator[Replicas]:
+    """The service with an election, its replicas next to each other."""
     directory.mkdir(parents=True, exist_ok=True)
-    log, file = directory / "log", directory / "settings.yaml"
-    file.write_text(settings)
+    file = directory / "settings.yaml"
+    file.write_text(json.dumps({"log": {"format": "text"}, "election": {"enabled": True}, **settings}))
     words = (PROGRAM, "run", "--settings", file, "--powers", power, "--kubeconfig", kubeconfig(plane, directory))
-    environment = {
-        **gitservers.GIT_ENVIRONMENT,
-        "GITOPS_DS_CACHE": str(directory / "cache"),
-        "POD_NAMESPACE": NAMESPACE,
-        "POD_NAME": "a",
-    }
-    with log.open("wb") as stream:
-        process = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
+    processes = {}
+    for number in range(replicas):
+        log = directory / f"{number}.log"
+        environment = {
+            **gitservers.GIT_ENVIRONMENT,
+            "GITOPS_DS_CACHE": str(directory / f"cache{number}"),
+            "POD_NAMESPACE": NAMESPACE,
+            "POD_NAME": f"gitops-ds-{number}",
+        }
+        with log.open("wb") as stream:
+            processes[log] = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:
-        yield log.read_text
+        found = Replicas(processes)
+        found.said("leads by lease")
+        yield found
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        finally:
-            process.kill()
-            process.wait()
+        for process in processes.values():
+            process.terminate()
+        for process in processes.values():
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+                process.wait()

@@ -38,7 +38,7 @@ def definition(kind: str, plural: str) -> dict[str, Any]:
 
 
 def everything(directory: Path) -> str:
-    parts = ("rights/secrets", "rights/rbac", "monitoring")
+    parts = (*(f"rights/{part.name}" for part in sorted((deploy.DEPLOY / "rights").iterdir())), "monitoring")
     return deploy.kustomized(deploy.overlay(directory, "full", "log: {format: text}\n", *parts))
 
 
@@ -48,7 +48,9 @@ WAYS: dict[str, Callable[[Path], str]] = {
     "hostnetwork": lambda _: deploy.kustomized(deploy.DEPLOY / "overlays/hostnetwork"),
     "edge": lambda _: deploy.kustomized(deploy.DEPLOY / "overlays/edge"),
     "everything": everything,
-    "chart": lambda _: deploy.templated("--set", "createNamespace=true,monitoring.enabled=true,rights.secrets=true"),
+    "chart": lambda _: deploy.templated(
+        "--set", "createNamespace=true,monitoring.enabled=true,rights.secrets=true,rights.impersonation=true"
+    ),
 }
 
 

@@ -42,11 +42,13 @@ def normalised(text: str) -> Objects:
 @pytest.mark.parametrize("power", ["observe", "pace", "full"])
 def test_the_chart_renders_the_same_objects_as_kustomize(tmp_path: Path, power: str) -> None:
     settings = {"listen": {"address": ":8080"}, "log": {"format": "json"}, "repository": {"url": "https://git.example.com/fleet"}}
-    components = ("rights/secrets", "rights/rbac", "monitoring")
+    # Whoever only observes applies nothing, in nobody's name.
+    parts = sorted(part.name for part in (deploy.DEPLOY / "rights").iterdir() if power != "observe" or part.name != "impersonation")
+    components = (*(f"rights/{part}" for part in parts), "monitoring")
     made = deploy.kustomized(deploy.overlay(tmp_path, power, json.dumps(settings), *components))
     options = (
-        "createNamespace=true", "monitoring.enabled=true", "rights.secrets=true", "rights.rbac=true", f"powers={power}",
-        "repository.url=https://git.example.com/fleet",
+        "createNamespace=true", "monitoring.enabled=true", f"powers={power}", "repository.url=https://git.example.com/fleet",
+        *(f"rights.{part}=true" for part in parts),
     )  # fmt: skip
     assert normalised(deploy.templated(*(word for option in options for word in ("--set", option)))) == normalised(made)
 

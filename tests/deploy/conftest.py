@@ -1,0 +1,40 @@
+"""Control planes whose audit log tells what the service's account asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import controlplane
+from tests.deploy import rights
+
+_ENFORCED = ("--enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+
+
+def _audited(tmp_path_factory: pytest.TempPathFactory, *, built_in: bool) -> Iterator[controlplane.ControlPlane]:
+    wanted = controlplane.Wanted(nodes=3, daemonset_controller=built_in, audit=True, api_server_options=_ENFORCED)
+    found = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), wanted)
+    try:
+        yield found.start()
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+    """With the built-in DaemonSet controller."""
+    yield from _audited(tmp_path_factory, built_in=True)
+
+
+@pytest.fixture
+def plane(audited: controlplane.ControlPlane) -> Iterator[controlplane.ControlPlane]:
+    """Without anything of deploy/ but its namespace."""
+    yield audited
+    rights.removed(audited)
+
+
+@pytest.fixture
+def plane_of_ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+    """Whose only DaemonSet controller is to be the service."""
+    yield from _audited(tmp_path_factory, built_in=False)

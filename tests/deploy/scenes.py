@@ -1,0 +1,270 @@
+"""What people do with a service, as scenes for its account: each makes requests that need rights."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from tests import controlplane, gitservers
+from tests.cluster import program
+from tests.deploy import rights
+from tests.deploy.rights import NAMESPACE, PATIENCE, Replicas
+from tests.plan.world import daemonset
+from tests.service.test_service import until
+
+STATE = "gitops-ds-fleet"
+APPS = "/apis/apps/v1/namespaces"
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def following(upstream: gitservers.Upstream, **more: Any) -> dict[str, Any]:
+    """Settings for a repository of this machine."""
+    where = {"url": str(upstream.path), "allowLocal": True, "interval": "1s", "retryInterval": "1s"}
+    return {"repository": where, "apply": {"prune": True, **more}}
+
+
+def documents(*objects: Mapping[str, Any]) -> str:
+    return "\n---\n".join(map(json.dumps, objects))
+
+
+def live(plane: controlplane.ControlPlane, path: str) -> dict[str, Any] | None:
+    """An object at this path of the API, None where there is none."""
+    try:
+        found: dict[str, Any] = plane.request("GET", path)
+    except urllib.error.HTTPError as error:
+        if error.code == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+    return found
+
+
+def companions(space: str, text: str) -> list[dict[str, Any]]:
+    """One of each kind that a repository may hold beside DaemonSets."""
+    there = {"namespace": space}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "labels": {"text": text}}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "agent", **there}, "data": {"text": text}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", **there, "labels": {"text": text}}},
+        {
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "agent", **there, "labels": {"text": text}},
+            "spec": {"clusterIP": "None", "selector": {"app": "agent"}},
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": "agent", **there, "labels": {"text": text}},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+        },
+        {
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "agent", "labels": {"text": text}}, "value": 1000,
+        },
+    ]  # fmt: skip
+
+
+def agents(tag: int, text: str) -> dict[str, str | bytes | None]:
+    """The files of a fleet of two agents, one of which needs the other and has a configuration."""
+    configured = daemonset("agent", image(tag), "fleet")
+    configured["spec"]["template"]["spec"]["volumes"] = [{"name": "config", "configMap": {"name": "agent"}}]
+    return {
+        "gitops-ds.yaml": 'version: v1\nname: fleet\nmanifests: ["shared/*.json"]\n',
+        "shared/more.json": documents(*companions("fleet", text)),
+        "agents/base/daemonset.json": documents(daemonset("base", image(1), "fleet")),
+        "agents/agent/agent.yaml": "dependsOn: [base]\n",
+        "agents/agent/daemonset.json": documents(configured),
+        "agents/agent/config/agent.conf": text,
+    }
+
+
+def a_fleet_lives(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+    """Scenes A1, B9, C15 to C17, C19, D21: made, changed, refused, corrected, put back."""
+    service.said("created DaemonSet fleet/agent")
+    program.rolled_out(plane, "fleet", "agent")
+    upstream.commit(agents(2, "two"))
+    service.said("updated DaemonSet fleet/agent")
+    program.rolled_out(plane, "fleet", "agent")
+    service.said("updated Namespace fleet")
+
+    name, good = "agents/agent/daemonset.json", agents(3, "two")
+    bad = upstream.commit({name: str(good[name]).replace('"containers"', '"nope"')})
+    service.said(f"commit {bad[:12]} is not applied")
+    upstream.commit({name: good[name]})
+    _runs(plane, 3)
+    plane.kubectl("-n", "fleet", "set", "image", "ds/agent", f"agent={image(9)}")
+    _runs(plane, 3)
+    for times in (2, 3):  # the second time raises the count of an event
+        plane.kubectl("-n", "fleet", "delete", "ds/agent")
+        service.said("created DaemonSet fleet/agent", times)
+    upstream.commit(agents(2, "two"))  # the way back
+    _runs(plane, 2)
+    program.rolled_out(plane, "fleet", "agent")
+
+
+def _runs(plane: controlplane.ControlPlane, tag: int) -> None:
+    def runs() -> str:
+        found = live(plane, f"{APPS}/fleet/daemonsets/agent") or {}
+        return str(found and found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    program.eventually(runs, lambda found: found == image(tag), PATIENCE)
+
+
+def somebody_asks(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+    """A pass now, nothing for a while, and on with it: annotations of the state."""
+
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}"
+
+    def annotate(word: str) -> None:
+        plane.kubectl("-n", NAMESPACE, "annotate", "configmap", STATE, word)
+
+    annotate("gitops-ds.io/requested-at=now")
+    until(lambda: "gitops-ds.io/handled-at" in (live(plane, path) or {})["metadata"]["annotations"], service.log, PATIENCE)
+    annotate("gitops-ds.io/suspend=true")
+    upstream.commit(agents(4, "two"))
+    service.said("suspended: 1 changes")
+    annotate("gitops-ds.io/suspend-")
+    _runs(plane, 4)
+
+
+def another_leads(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+    """Scene E24: the leader ends, the other one goes on where it was."""
+    service.stop_the_leader()
+    upstream.commit(agents(5, "two"))
+    _runs(plane, 5)
+    program.rolled_out(plane, "fleet", "agent")
+
+
+def it_leaves_git(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+    """Scene C18: more nodes lose an agent than the guard allows, so somebody approves; one DaemonSet goes after the other."""
+    gone = {"agents/agent/agent.yaml": None, "agents/agent/config/agent.conf": None}
+    namespace = documents({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
+    gone |= {f"agents/{name}/daemonset.json": None for name in ("agent", "base")}
+    upstream.commit({**gone, "shared/more.json": namespace})
+    service.said("approve this plan by its hash")
+    (hash, *_) = re.findall(r"approve this plan by its hash (\w+)", service.log())
+    plane.kubectl("-n", NAMESPACE, "annotate", "configmap", STATE, f"gitops-ds.io/approve={hash}")
+    for name in ("agent", "base"):
+        service.said(f"deleted DaemonSet fleet/{name}")
+    for path in ("/apis/scheduling.k8s.io/v1/priorityclasses/agent", "/api/v1/namespaces/fleet"):
+        program.eventually(partial(live, plane, path), lambda found: found is None, PATIENCE)
+
+
+def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> None:
+    """The only replica that is left loses the lease, and takes it again when it is free."""
+    service.stop_the_leader()
+    before = service.log().count("leads by lease")
+    plane.kubectl("-n", NAMESPACE, "patch", "lease", "gitops-ds", "--type=merge", "-p", '{"spec": {"holderIdentity": "a-thief"}}')
+    service.said("a-thief holds it")
+    service.said("leads by lease", before + 1)
+
+
+def another_controller_was_here(plane: controlplane.ControlPlane) -> None:
+    """It took up the DaemonSet that asks for rivals, while no replica ran: the next one asks anew."""
+    patch = '{"status": {"observedGeneration": 1}}'
+    plane.kubectl("-n", NAMESPACE, "patch", "ds/gitops-ds-probe", "--subresource=status", "--type=merge", "-p", patch)
+
+
+_DENIED = {
+    "policy": {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-pods"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+            },
+            "validations": [{"expression": f"request.userInfo.username != '{rights.ACCOUNT}'"}],
+        },
+    },
+    "binding": {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-pods"},
+        "spec": {"policyName": "no-pods", "validationActions": ["Deny"]},
+    },
+}  # fmt: skip
+
+
+def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) -> None:
+    """A pod and a revision of somebody else's stand where ours would be: the next name is taken."""
+    plane.kubectl("apply", "-f", "-", stdin=documents(*_DENIED.values()))
+    plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
+    service.said("no-pods")
+    wanted = program.eventually(lambda: _names_asked_for(plane), bool)
+    for name in wanted:
+        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "other", "image": image(1)}], "nodeName": "node-000"}}
+        plane.request("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **body})
+    plane.kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "no-pods")
+    program.rolled_out(plane, "default", "denied")
+
+    (name,) = (one["metadata"]["name"] for one in _revisions(plane, "denied"))
+    plane.kubectl("delete", "ds/denied")
+    program.eventually(lambda: _revisions(plane, "denied"), lambda found: not found)
+    other = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "data": {}, "revision": 1}
+    plane.request("POST", f"{APPS}/default/controllerrevisions", other)
+    plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
+    program.rolled_out(plane, "default", "denied")
+
+
+def a_history(plane: controlplane.ControlPlane) -> None:
+    """Scenes D20, D22: more revisions than the limit keeps, and one that comes back."""
+    body = daemonset("history", image(1), "default")
+    body["spec"]["revisionHistoryLimit"] = 1
+    plane.request("POST", f"{APPS}/default/daemonsets", body)
+    program.rolled_out(plane, "default", "history")
+    for tag in (2, 3):
+        plane.kubectl("set", "image", "ds/history", f"agent={image(tag)}")
+        program.rolled_out(plane, "default", "history")
+    plane.kubectl("rollout", "undo", "ds/history")
+    program.rolled_out(plane, "default", "history")
+    program.eventually(lambda: len(_revisions(plane, "history")), lambda number: number == 2)
+
+
+def pods_that_lost_their_owner(plane: controlplane.ControlPlane) -> None:
+    """They are adopted by a DaemonSet that selects them."""
+    plane.request("POST", f"{APPS}/default/daemonsets", daemonset("orphans", image(1), "default"))
+    program.rolled_out(plane, "default", "orphans")
+    plane.kubectl("delete", "ds/orphans", "--cascade=orphan")
+    plane.request("POST", f"{APPS}/default/daemonsets", daemonset("orphans", image(1), "default"))
+    program.rolled_out(plane, "default", "orphans")
+
+
+def nodes_that_change(plane: controlplane.ControlPlane) -> None:
+    """Scenes A2, A3: a node joins, another one is no longer meant, a pod fails."""
+    body = daemonset("nodes", image(1), "default", nodeSelector={"disk": "ssd"})
+    plane.kubectl("label", "node", "node-001", "node-002", "disk=ssd")
+    plane.request("POST", f"{APPS}/default/daemonsets", body)
+    program.rolled_out(plane, "default", "nodes")
+
+    def pods() -> dict[str, str]:
+        items = plane.request("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dnodes")["items"]
+        return {pod["spec"].get("nodeName", ""): pod["metadata"]["name"] for pod in items}
+
+    plane.add_nodes([controlplane.node("node-new", {"disk": "ssd"})])
+    program.eventually(pods, lambda found: "node-new" in found, PATIENCE)
+    plane.kubectl("label", "node", "node-001", "disk-")
+    program.eventually(pods, lambda found: found.keys() == {"node-002", "node-new"}, PATIENCE)
+    name = pods()["node-002"]
+    plane.kubectl("patch", "pod", name, "--subresource=status", "-p", '{"status": {"phase": "Failed"}}')
+    program.eventually(pods, lambda found: found.get("node-002", name) != name, PATIENCE)
+
+
+def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, Any]]:
+    items = plane.request("GET", f"{APPS}/default/controllerrevisions")["items"]
+    return [one for one in items if one["metadata"]["name"].startswith(f"{name}-") and one["metadata"].get("ownerReferences")]
+
+
+def _names_asked_for(plane: controlplane.ControlPlane) -> set[str]:
+    """The names of pods that the account tried to make and was not let."""
+    told = map(json.loads, plane.audit_log.read_text().splitlines())
+    pods = (
+        one for one in told if one["user"].get("username") == rights.ACCOUNT and one.get("objectRef", {}).get("resource") == "pods"
+    )
+    return {
+        one["objectRef"]["name"]
+        for one in pods
+        if one["verb"] == "create" and one["responseStatus"]["code"] == 422 and "name" in one["objectRef"]
+    }
