@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import controlplane
+from tests.forges.gitea import Gitea
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +34,13 @@ def _running(directories: pytest.TempPathFactory, wanted: controlplane.Wanted) -
         yield plane.start()
     finally:
         plane.stop()
+
+
+@pytest.fixture(scope="session")
+def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gitea]:
+    """A running Gitea with an administrator and nothing else."""
+    server = Gitea(tmp_path_factory.mktemp("gitea"))
+    try:
+        yield server.start()
+    finally:
+        server.stop()

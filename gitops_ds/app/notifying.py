@@ -20,7 +20,7 @@ from gitops_ds.app.telling_commits import Commits, Deployer, Repository
 from gitops_ds.controller.standing import Standings
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.news import News, NotTold
+from gitops_ds.model.news import CONFIG_MAP_NAME, News, NotTold
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.standing import Standing
@@ -29,7 +29,6 @@ from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.source import address
 
-CONFIG_MAP_NAME = "gitops-ds.news"  # no repository's state can be called so: those begin with `gitops-ds-`
 _KEY = "news.json"
 SETTLE = 2.0  # seconds after a change until it is written, with what follows
 RETRY = 15.0  # seconds

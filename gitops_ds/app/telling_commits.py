@@ -8,16 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from gitops_ds import __version__, errors
-from gitops_ds.app import credentials
+from gitops_ds.app import credentials, forging
+from gitops_ds.app.forging import Found, Named
 from gitops_ds.app.notifying_memory import Memory
 from gitops_ds.app.telling_stages import Course, Courses, Stage
 from gitops_ds.controller import fleet
 from gitops_ds.controller.standing import Standings
 from gitops_ds.controller.sync import Loop
-from gitops_ds.forges import access
 from gitops_ds.forges.access import Access, Token
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.dialects import Status
@@ -25,7 +24,7 @@ from gitops_ds.model.news import NotTold, Told
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.report.secrets import Secrets
 from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.source.address import Address, Scheme
+from gitops_ds.source.address import Address
 
 GATHER = 1.0  # seconds: what changes together is said at once
 PATIENCE = 60.0  # seconds for one status
@@ -137,8 +136,7 @@ class Commits:
             token = ""
         if not token or not token.isprintable() or " " in token:
             raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
-        url, project = self._place
-        return Access(forge.kind, url, Token(TOKEN, token), project)
+        return Access(self._place.kind, self._place.url, Token(TOKEN, token), self._place.project)
 
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
@@ -147,18 +145,10 @@ class Commits:
         return "/".join(filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix)))
 
 
-def place(where: Address, forge: ForgeSettings) -> tuple[str, str]:
-    """The API's address and the project there. Raises SettingsError where they do not follow from the repository's address."""
-    path = urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
-    project = forge.project or ("" if where.scheme is Scheme.FILE else path.strip("/").removesuffix(".git"))
-    host = urlsplit(where.origin)
-    # An ssh port says nothing about where the web server is.
-    server = f"https://{host.netloc if host.scheme == 'https' else host.hostname}" if host.hostname else ""
-    if not project or not (forge.url or server):
-        raise errors.SettingsError("repository.forge: a local repository needs forge.url and forge.project")
+def place(where: Address, forge: ForgeSettings) -> Found:
+    """The forge. Raises SettingsError where that does not follow from the repository's address."""
     try:
-        return access.address(forge.kind, forge.url or server, allow_http=forge.allow_http), project
+        return forging.find(where, Named(forge.kind, forge.url, forge.project, forge.allow_http))
     except errors.UsageError as error:
-        raise errors.SettingsError(
-            f"repository.forge: {str(error).replace('--url', 'url').replace('--allow-http', 'allowHttp')}"
-        ) from None
+        told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
+        raise errors.SettingsError(f"repository.forge: {told}") from None

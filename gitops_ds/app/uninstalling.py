@@ -17,6 +17,7 @@ from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.deployment import State
+from gitops_ds.model.news import CONFIG_MAP_NAME
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, LEASE, Body, Key, Resource, key_of
 
 _ATTEMPTS = 5
@@ -123,7 +124,8 @@ async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
 
 
 async def clear(cluster: Cluster, namespace: str) -> None:
-    """What belongs to no owner: the lease, the DaemonSet that asks for rivals."""
+    """What belongs to no owner: the lease, what was told to whom, the DaemonSet that asks for rivals."""
+    await _delete(cluster, CONFIG_MAP, namespace, CONFIG_MAP_NAME)
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
         if _is_ours(lease):
             await _delete(cluster, LEASE, namespace, str(lease["metadata"]["name"]))

@@ -15,6 +15,7 @@ from gitops_ds.cli import options, proposals
 @options.option("--to-revision", type=int, help="The revision whose template shall come back.")
 @options.option("--to-commit", metavar="SHA", help="The commit whose files shall come back.")
 @proposals.proposal
+@proposals.pull_request
 @options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
 @options.option("--path", default="", help="The directory inside the repository.")
 @options.allow
@@ -24,7 +25,7 @@ from gitops_ds.cli import options, proposals
 @options.output("text", "json")
 @options.common
 def rollback(**given: Any) -> int:
-    """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push only show it."""
+    """Write the revert commit (or the commit that restores the files) for ds/NAME, and show it unless told otherwise."""
     if (given["to_revision"] is None) == (given["to_commit"] is None):
         raise click.UsageError("say where to go back to: either --to-revision N or --to-commit SHA")
     return options.run(_rollback(given))

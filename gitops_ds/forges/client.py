@@ -24,7 +24,7 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.forges import dialects, refusals, retries, sticky
 from gitops_ds.forges.access import Access
-from gitops_ds.forges.dialects import Comment, Doing, Place, Request, Status
+from gitops_ds.forges.dialects import Comment, Doing, Opening, Place, Request, Status
 from gitops_ds.forges.sticky import Sticky
 
 T = TypeVar("T")
@@ -121,6 +121,10 @@ class Forge:
     async def status(self, sha: str, status: Status) -> None:
         """Sets the status of a commit."""
         await self._asked(self._dialect.status(self._place(), sha, status), lambda reply: reply)
+
+    async def open(self, opening: Opening) -> str:
+        """Opens a pull request; where it is shown. There is one for a branch: a second try is refused there."""
+        return await self._asked(self._dialect.open(self._place(), opening), self._dialect.opened)
 
     async def _own(self, place: Place, me: str, wanted: Sticky) -> Comment | None:
         """Our comment, looked for through all pages."""

@@ -42,6 +42,7 @@ class Doing(StrEnum):
     FIND = "show its comments"
     WRITE = "take the comment"
     MARK = "take the commit status"
+    OPEN = "open the pull request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,16 @@ class Status:
     description: str = ""
     url: str = ""
     run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A pull request to be opened: from which branch into which, and what it says."""
+
+    source: str
+    target: str
+    title: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,12 @@ class Dialect(Protocol):
 
     def status(self, place: Place, sha: str, status: Status) -> Request:
         """Sets the status of a commit."""
+
+    def open(self, place: Place, opening: Opening) -> Request:
+        """Opens a pull request."""
+
+    def opened(self, reply: Any) -> str:
+        """Where the new pull request is shown."""
 
     def needed(self, doing: Doing, *, of_job: bool) -> str:
         """What a token needs for that, in words."""
@@ -189,6 +206,15 @@ class GitHub:
         body |= {"target_url": status.url} if status.url else {}
         return Request(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
 
+    def open(self, place: Place, opening: Opening) -> Request:
+        """https://docs.github.com/rest/pulls/pulls#create-a-pull-request"""
+        body = {"head": opening.source, "base": opening.target, "title": opening.title, "body": opening.text}
+        return Request(Doing.OPEN, "POST", f"repos/{_project(place)}/pulls", body)
+
+    def opened(self, reply: Any) -> str:
+        """The page for people."""
+        return _text(reply["html_url"])
+
     def needed(self, doing: Doing, *, of_job: bool) -> str:
         """https://docs.github.com/actions/reference/workflow-syntax-for-github-actions#permissions"""
         match doing:
@@ -198,6 +224,8 @@ class GitHub:
                 return "`pull-requests: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
             case Doing.MARK:
                 return "`statuses: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
+            case Doing.OPEN:
+                return "`pull-requests: write`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +263,8 @@ class Gitea(GitHub):
                 return "the scope `write:issue`, and an account that may comment there"
             case Doing.MARK:
                 return "the scope `write:repository`, and an account that may write to the repository"
+            case Doing.OPEN:
+                return "the scopes `write:repository` and `write:issue`, and an account that may see the repository"
 
 
 _GITLAB_STATES: Final[Mapping[State, str]] = {
@@ -305,6 +335,16 @@ class GitLab:
         body |= {"pipeline_id": int(status.run)} if status.run.isdigit() else {}
         return Request(Doing.MARK, "POST", f"projects/{_encoded(place)}/statuses/{sha}", body)
 
+    def open(self, place: Place, opening: Opening) -> Request:
+        """https://docs.gitlab.com/api/merge_requests/#create-mr"""
+        branches = {"source_branch": opening.source, "target_branch": opening.target, "remove_source_branch": True}
+        body = {**branches, "title": opening.title, "description": opening.text}
+        return Request(Doing.OPEN, "POST", f"projects/{_encoded(place)}/merge_requests", body)
+
+    def opened(self, reply: Any) -> str:
+        """The page for people."""
+        return _text(reply["web_url"])
+
     def needed(self, doing: Doing, *, of_job: bool) -> str:
         """https://docs.gitlab.com/user/permissions/"""
         if of_job:
@@ -316,6 +356,8 @@ class GitLab:
                 return "the scope `api` and the role Reporter"
             case Doing.MARK:
                 return "the scope `api` and the role Developer (Maintainer for a protected branch)"
+            case Doing.OPEN:
+                return "the scope `api` and the role Developer"
 
 
 def dialect(kind: Kind) -> Dialect:

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from gitops_ds.model.record import Record
 
+CONFIG_MAP_NAME = "gitops-ds.news"  # what was told; no repository's state can be called so: those begin with `gitops-ds-`
+
 
 class Topic(StrEnum):
     """What a piece of news is about: the words of `notify[].on`."""

@@ -71,13 +71,14 @@ def test_every_topic_is_in_the_schema() -> None:
 def test_where_the_forge_is_follows_from_the_repository(repository: str, forge: dict[str, Any], place: tuple[str, str]) -> None:
     asked = notify.forge({"tokenFile": "/t", **forge})
     assert asked is not None
-    assert telling_commits.place(address.parse(repository, allow_local=True), asked) == place
+    found = telling_commits.place(address.parse(repository, allow_local=True), asked)
+    assert (found.url, found.project) == place
 
 
 @pytest.mark.parametrize(
     ("repository", "forge", "said"),
     [
-        ("/srv/fleet.git", ForgeSettings(Kind.GITEA, "/t"), "a local repository needs"),
+        ("/srv/fleet.git", ForgeSettings(Kind.GITEA, "/t"), "is local: say where"),
         ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "http://git.example"), "allowHttp"),
         ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "https://user:pw@git.example"), "forge: url"),
     ],

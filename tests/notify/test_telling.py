@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.app.notifying import CONFIG_MAP_NAME, Notifying
+from gitops_ds.app.notifying import Notifying
 from gitops_ds.app.notifying_memory import IN_A_LETTER, WAITING
 from gitops_ds.app.telling import NotTaken, Surroundings
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import requests, virtual_time
 from gitops_ds.cluster.simulated.requests import Fault, Request, failure
 from gitops_ds.model.deployment import NewCommit, PassEnded
-from gitops_ds.model.news import News, NotTold, Told, Topic
+from gitops_ds.model.news import CONFIG_MAP_NAME, News, NotTold, Told, Topic
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.report.news import Letter

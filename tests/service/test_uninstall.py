@@ -49,6 +49,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(tmp_path: Path, control_pla
     def look(*what: str) -> Any:
         return json.loads(plane.kubectl("-n", space, "get", *what, "-o", "json", "--show-managed-fields"))
 
+    plane.kubectl("-n", state, "create", "configmap", "gitops-ds.news")
     before = look("daemonset", "agent"), {pod["metadata"]["uid"] for pod in look("pods")["items"]}
     told = program(plane, state, "uninstall", "--dry-run", "-o", "json")
     assert json.loads(told.stdout)["handedBack"] == 0

@@ -1,0 +1,256 @@
+"""The whole way, for real: Gitea, its signed webhook, the service, the API server, and back to Gitea as a commit's status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.forges.gitea import Clone, Gitea
+from tests.forges.test_gitea import BOT_SCOPES, Review
+from tests.plan.world import daemonset
+from tests.service.test_service import PROGRAM, running, until
+
+pytestmark = [pytest.mark.forge, pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("gitea")]
+SECRET = "a secret that nobody guesses"
+PATIENCE = 120.0  # seconds
+
+
+@contextlib.contextmanager
+def tls(port: int) -> Iterator[int]:
+    """The port where the server at `port` is spoken to by TLS, as everybody speaks to a forge."""
+    key, certificate, _ = gitservers._certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    loop, here = asyncio.new_event_loop(), controlplane.free_port()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, outer), pump(inner, writer))
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    server = asyncio.run_coroutine_threadsafe(asyncio.start_server(relay, "127.0.0.1", here, ssl=context), loop).result(30)
+    yield here
+    loop.call_soon_threadsafe(server.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Somebody who is told: the address, and the news that were signed right."""
+    news: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            right = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+            if hmac.compare_digest(self.headers["X-Signature"], right):
+                news.extend(json.loads(body)["items"])
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/told", news
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Team:
+    """People around a repository on Gitea."""
+
+    gitea: Gitea
+    name: str
+    owner: str
+    token: str
+    bot: str
+    url: str
+    work: Clone
+
+    @property
+    def project(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        return self.gitea.api(method, f"/repos/{self.project}{path}", body, self.token)
+
+    def propose(self, branch: str, tag: str) -> int:
+        """A pull request for another image."""
+        self.work.git("fetch", "--quiet", "origin", "main")
+        self.work.git("checkout", "--quiet", "--detach", "origin/main")
+        body = daemonset("agent", f"registry.example.com/agent:{tag}", self.name)
+        (self.work.directory / "agent.json").write_text(json.dumps(body, indent=2))
+        self.work.push(branch, f"agent:{tag}")
+        return int(self.api("POST", "/pulls", {"head": branch, "base": "main", "title": f"agent:{tag}"})["number"])
+
+    def merge(self, number: int) -> str:
+        """The commit on main. Gitea looks first whether it can be merged, and says 405 meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.api("POST", f"/pulls/{number}/merge", {"Do": "squash"})
+                return str(self.api("GET", "/branches/main")["commit"]["id"])
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != 405 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def statuses(self, commit: str) -> list[tuple[str, str]]:
+        """All that the service ever said of the commit, in order."""
+        found = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
+        return [(one["status"], one["description"]) for one in found if one["context"] == "gitops-ds/eu-1"]
+
+
+@pytest.fixture
+def team(tmp_path: Path, gitea: Gitea) -> Iterator[Team]:
+    name = f"way-{os.urandom(4).hex()}"
+    owner, bot = f"{name}-owner", f"{name}-bot"
+    for user in (owner, bot):
+        gitea.user(user)
+    token = gitea.token(owner, "all")
+    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token)
+    gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, token)
+    work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
+    (work.directory / "gitops-ds.yaml").write_text(f"version: v1\nname: {name}\nmanifests: [agent.json]\n")
+    (work.directory / "clusters").mkdir()
+    (work.directory / "clusters/eu-1.yaml").write_text("environment: production\n")
+    (work.directory / "agent.json").write_text(json.dumps(daemonset("agent", "registry.example.com/agent:1", name), indent=2))
+    with tls(gitea.port) as port:
+        url = f"https://localhost:{port}/{owner}/{name}"
+        yield Team(gitea, name, owner, token, gitea.token(bot, BOT_SCOPES), url, work)
+
+
+def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
+    files = {"git-token": team.token, "forge-token": team.bot, "hook-secret": SECRET, "news-url": told, "news-secret": SECRET}
+    for name, text in files.items():
+        (directory / name).write_text(text + "\n")
+    _, _, authority = gitservers._certificates()
+    document = {
+        "repository": {
+            "url": team.url,
+            "interval": "1h",
+            "retryInterval": "1s",
+            "credentials": {"tokenFile": str(directory / "git-token"), "caFile": str(authority)},
+            "forge": {"kind": "gitea", "url": team.gitea.url, "tokenFile": str(directory / "forge-token")},
+        },
+        "cluster": {"name": "eu-1", "namespace": f"{team.name}-home"},
+        "health": {"progressDeadline": "10s"},
+        "listen": {"address": f"127.0.0.1:{listen}", "webhook": {"secretFile": str(directory / "hook-secret")}},
+        "notify": [
+            {"name": "on-call", "urlFile": str(directory / "news-url"), "secretFile": str(directory / "news-secret")},
+            {"name": "nobody", "urlFile": str(directory / "none")},
+        ],
+    }
+    file = directory / "settings.yaml"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_a_push_comes_back_as_the_status_of_its_commit(
+    tmp_path: Path, team: Team, control_plane: controlplane.ControlPlane
+) -> None:
+    plane, listen = control_plane, controlplane.free_port()
+    plane.kubectl("create", "namespace", team.name)
+    first = team.work.push("main", "agent:1")
+    with receiver() as (told, news):
+        file = settings(tmp_path, team, listen, told)
+        home = ("--state-namespace", f"{team.name}-home", "--settings", str(file))
+        with running(tmp_path, plane, *home) as (process, log):
+
+            def comes(commit: str, state: str) -> None:
+                until(lambda: state in [status for status, _ in team.statuses(commit)], log.read_text, PATIENCE)
+
+            comes(first, "success")
+            hook = {"url": f"http://127.0.0.1:{listen}/hook", "content_type": "json", "secret": SECRET}
+            team.api("POST", "/hooks", {"type": "gitea", "active": True, "events": ["push"], "config": hook})
+            protected = {"rule_name": "main", "enable_push": False}
+            team.api("POST", "/branch_protections", protected)
+
+            number = team.propose("broken", "broken")
+            review = Review(team.gitea, team.project, number, team.work, team.bot)
+            report = tmp_path / "report.md"
+            review.check(report)
+            assert review.comment(report).stdout.startswith(f"comment created on {team.project}#{number}")
+            assert len(review.comments()) == 1
+
+            bad = team.merge(number)
+            comes(bad, "failure")
+            assert "the template fails on" in team.statuses(bad)[-1][1]
+            until(lambda: "failed" in [item["topic"] for item in news], log.read_text, PATIENCE)
+            process.terminate()
+            assert process.wait(30) == 0
+
+        before = {commit: team.statuses(commit) for commit in (first, bad)}
+        with running(tmp_path, plane, *home) as (_, log):
+            until(lambda: "ready" in log.read_text(), log.read_text, PATIENCE)
+            asked = roll_back(tmp_path, team, plane)
+            assert "pull request for" in asked, asked
+            (pull,) = team.api("GET", "/pulls?state=open")
+            assert pull["title"].startswith("Revert")
+            good = team.merge(pull["number"])
+            comes(good, "success")
+
+            revisions = json.loads(plane.kubectl("-n", team.name, "get", "controllerrevisions", "-o", "json"))["items"]
+            assert max(revision["revision"] for revision in revisions) == 3
+            assert {commit: team.statuses(commit) for commit in (first, bad)} == before
+            assert team.statuses(good)[-1][1] == f"{team.name}/agent healthy on 3 nodes"
+            until(lambda: [item["topic"] for item in news].count("done") == 2, log.read_text, PATIENCE)
+            written = log.read_text()
+
+    assert [item["commit"] for item in news if item["topic"] == "commit"] == [first, bad, good]
+    for commit in (first, bad, good):
+        states = [state for state, _ in team.statuses(commit)]
+        assert states == sorted(states, key=("pending", "failure", "success").index)
+        assert len(set(team.statuses(commit))) == len(states)
+    assert written.count("not told: nobody:") == 1
+    assert "a webhook (gitea) told of a push" in written
+    for secret in (team.token, team.bot, SECRET, "/told"):
+        assert secret not in written
+
+
+def roll_back(directory: Path, team: Team, plane: controlplane.ControlPlane) -> str:
+    """The branch takes no push from anybody, so the way back becomes a pull request."""
+    environment = {
+        **gitservers.GIT_ENVIRONMENT,
+        "GITOPS_DS_CACHE": str(directory / "desk"),
+        "GITOPS_DS_GIT_TOKEN": team.token,
+        "GITOPS_DS_GIT_CA_FILE": str(gitservers._certificates()[2]),
+        "GITEA_TOKEN": team.token,
+    }
+    where = ("-C", team.url, "--kubeconfig", str(plane.kubeconfig), "--state-namespace", f"{team.name}-home")
+    who = ("--author", "Ann <ann@example.com>", "--cluster", "eu-1")
+    forge = ("--push", "--pull-request", "--forge", "gitea", "--url", team.gitea.url)
+    words = (PROGRAM, "rollback", "ds/agent", "-n", team.name, "--to-revision", "1", *where, *who, *forge)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
