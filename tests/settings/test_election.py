@@ -1,0 +1,47 @@
+"""Times of an election that would make two leaders possible are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.core.election import Timing
+from gitops_ds.errors import SettingsError
+from gitops_ds.settings import election, service
+
+
+@pytest.mark.parametrize(
+    ("told", "timing"),
+    [
+        ({}, Timing()),
+        ({"duration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}, Timing(15.0, 10.0, 2.0)),
+        ({"duration": "10s", "renewDeadline": "9s"}, Timing(10.0, 9.0, 2.0)),
+        ({"duration": "1s", "renewDeadline": "800ms", "retryPeriod": "400ms"}, Timing(1.0, 0.8, 0.4)),
+    ],
+)
+def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: Timing) -> None:
+    assert election.parse(told).timing == timing
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"duration": "900ms", "renewDeadline": "500ms", "retryPeriod": "100ms"},
+        {"duration": "10s", "renewDeadline": "9100ms"},
+        {"duration": "5s"},
+        {"renewDeadline": "3s"},
+        {"retryPeriod": "4s"},
+        {"duration": "soon"},
+    ],
+)
+def test_times_that_leave_none_are_refused_in_words(told: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=r"duration"):
+        service.parse({"election": told})
+
+
+def test_without_a_word_it_is_held_in_a_pod_alone() -> None:
+    assert election.parse({}).enabled is None
+    assert election.parse({"enabled": False}).held is False
+    assert election.parse({"enabled": True}).held is True
+    assert election.parse({"lease": "other"}).lease == "other"
