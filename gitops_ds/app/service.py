@@ -99,7 +99,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         news = _news(service, cluster, hearers)
         told = news.beside if news else (lambda tell, _: tell)
         deployers = list(_followings(service, (cluster, free), lambda number: told(hearers.tell, number), at_desk))
-        hear = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
+        noted = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
+        hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
         controller = _controller(service, cluster, hear)
         home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline)
         observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear)
@@ -108,7 +109,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         if news is not None:
             news.watch(observed.standings, deployers[-len(service.repositories) :])
             parts.append(news)
-        election = leading.election(service, free, fence, hear)
+        election = leading.election(service, free, fence, noted)
         if service.listen:
             asked = Scraped(observed, controller, tally)
             shown = await stack.enter_async_context(_page(service, hearers, observed, deployers))

@@ -30,6 +30,7 @@ def test_observe_needs_no_more_than_it_is_granted(tmp_path: Path, plane: control
     with rights.service(plane, tmp_path / "run", "observe", {"election": QUICK}) as service:
         plane.request("POST", "/apis/apps/v1/namespaces/default/daemonsets", daemonset("seen", scenes.image(1), "default"))
         program.rolled_out(plane, "default", "seen")
+        service.said("DaemonSet default/seen: RolloutCompleted")
         scenes.a_lease_is_stolen(plane, service)
         all_are_used(plane, since)
     assert rights.judge(plane, since) == NOTHING_AMISS
