@@ -96,7 +96,7 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
     for binding in (*listed("rolebindings"), *listed("clusterrolebindings")):
         if any(who.get("name") == "gitops-ds" and who.get("namespace") == NAMESPACE for who in binding.get("subjects") or ()):
             space, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
-            for rule in roles[role["kind"], space if role["kind"] == "Role" else "", role["name"]]:
+            for rule in roles.get((role["kind"], space if role["kind"] == "Role" else "", role["name"]), ()):
                 found |= {
                     Right(verb, group, resource, space)
                     for verb in rule["verbs"]
@@ -149,6 +149,15 @@ def installed(plane: controlplane.ControlPlane, directory: Path, power: str, *co
     """
     deploy.apply(plane, deploy.overlay(directory, power, "log: {format: text}\n", *components))
     until(lambda: _gathered(plane), lambda: "the rights were not gathered", PATIENCE)
+    in_force(plane)
+    return plane.audit_log.stat().st_size
+
+
+def bound(plane: controlplane.ControlPlane, space: str, role: str) -> int:
+    """Binds a ClusterRole of deploy/ in a namespace, as its docs say; the length of the audit log when it is in force."""
+    plane.kubectl(
+        "-n", space, "create", "rolebinding", f"{role}-too", "--clusterrole", role, "--serviceaccount=gitops-ds:gitops-ds"
+    )
     in_force(plane)
     return plane.audit_log.stat().st_size
 

@@ -69,14 +69,14 @@ def companions(space: str, text: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def agents(tag: int, text: str) -> dict[str, str | bytes | None]:
+def agents(tag: int, text: str, space: str = "fleet") -> dict[str, str | bytes | None]:
     """The files of a fleet of two agents, one of which needs the other and has a configuration."""
-    configured = daemonset("agent", image(tag), "fleet")
+    configured = daemonset("agent", image(tag), space)
     configured["spec"]["template"]["spec"]["volumes"] = [{"name": "config", "configMap": {"name": "agent"}}]
     return {
         "gitops-ds.yaml": 'version: v1\nname: fleet\nmanifests: ["shared/*.json"]\n',
-        "shared/more.json": documents(*companions("fleet", text)),
-        "agents/base/daemonset.json": documents(daemonset("base", image(1), "fleet")),
+        "shared/more.json": documents(*companions(space, text)),
+        "agents/base/daemonset.json": documents(daemonset("base", image(1), space)),
         "agents/agent/agent.yaml": "dependsOn: [base]\n",
         "agents/agent/daemonset.json": documents(configured),
         "agents/agent/config/agent.conf": text,
@@ -162,6 +162,91 @@ def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> No
     plane.kubectl("-n", NAMESPACE, "patch", "lease", "gitops-ds", "--type=merge", "-p", '{"spec": {"holderIdentity": "a-thief"}}')
     service.said("a-thief holds it")
     service.said("leads by lease", before + 1)
+
+
+def keep(plane: controlplane.ControlPlane, *objects: Mapping[str, Any]) -> None:
+    """As somebody with kubectl does."""
+    plane.kubectl("apply", "-f", "-", stdin=documents(*objects))
+
+
+def secret(space: str, name: str, data: Mapping[str, str], **labels: str) -> dict[str, Any]:
+    metadata = {"namespace": space, "name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict(data)}
+
+
+def powerful(space: str, text: str) -> list[dict[str, Any]]:
+    """A Secret, roles with rights that the service itself has not got, and their bindings."""
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": [text]}]
+    subjects = [{"kind": "ServiceAccount", "name": "agent", "namespace": space}]
+    found = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, secret(space, "agent", {"text": text})]
+    for kind, there in (("ClusterRole", {}), ("Role", {"namespace": space})):
+        metadata = {"name": "agent", **there, "labels": {"text": text}}
+        reference = {"apiGroup": group, "kind": kind, "name": "agent"}
+        body = {"apiVersion": f"{group}/v1", "metadata": metadata}
+        found.append({**body, "kind": kind, "rules": rules})
+        found.append({**body, "kind": f"{kind}Binding", "roleRef": reference, "subjects": subjects})
+    return found
+
+
+def roles_come_change_and_go(upstream: gitservers.Upstream, service: Replicas) -> None:
+    """What only a repository with rights/rbac and rights/secrets may hold."""
+    kinds = ("Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+    def each(what: str) -> None:
+        for kind in kinds:
+            service.said(f"{what} {kind} {'' if kind.startswith('Cluster') else 'more/'}agent")
+
+    each("created")
+    upstream.commit({"all.json": documents(*powerful("more", "two"))})
+    each("updated")
+    upstream.commit({"all.json": documents(powerful("more", "two")[0])})
+    each("deleted")
+
+
+def keep_templates(plane: controlplane.ControlPlane) -> None:
+    """Scene B10: a ConfigMap next to the service, a Secret elsewhere."""
+    labels = {"gitops-ds.io/template": "true"}
+    here = {"namespace": NAMESPACE, "name": "plain", "labels": labels}
+    plain = {"agent.json": documents(daemonset("plain", image(1), "tools"))}
+    hidden = {"agent.json": documents(daemonset("hidden", image(1), "tools"))}
+    keep(
+        plane,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": here, "data": plain},
+        secret("tools", "hidden", hidden, **labels),
+    )
+
+
+def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None:
+    for name in ("plain", "hidden"):
+        service.said(f"created DaemonSet tools/{name}")
+        program.rolled_out(plane, "tools", name)
+        plane.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", f"agentstatus/tools.{name}", "--timeout=90s")
+    plane.kubectl("-n", "tools", "delete", "secret", "hidden")
+    service.said("deleted DaemonSet tools/hidden")
+
+
+def deployers(space: str) -> list[dict[str, Any]]:
+    """Scene B12: an account for a namespace, and one for what is in none."""
+    group, every = "rbac.authorization.k8s.io", ["get", "create", "patch", "delete"]
+    found: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}]
+    for kind, name, home, resources in (
+        ("Role", "deployer", space, ["daemonsets", "configmaps", "serviceaccounts", "services", "networkpolicies"]),
+        ("ClusterRole", "cluster", NAMESPACE, ["namespaces", "priorityclasses"]),
+    ):
+        there = {"namespace": home} if kind == "Role" else {}
+        metadata = {"name": name, **there}
+        rules = [{"apiGroups": ["*"], "resources": resources, "verbs": every}]
+        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
+        found += [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}},
+            {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules},
+            {
+                "apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": metadata, "subjects": subjects,
+                "roleRef": {"apiGroup": group, "kind": kind, "name": name},
+            },
+        ]  # fmt: skip
+    return found
 
 
 def another_controller_was_here(plane: controlplane.ControlPlane) -> None:

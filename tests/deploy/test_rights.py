@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import controlplane, gitservers
+from tests import controlplane, deploy, gitservers
 from tests.cluster import program
 from tests.deploy import rights, scenes
 from tests.deploy.rights import NOTHING_AMISS, PATIENCE
@@ -64,5 +64,61 @@ def test_full_needs_no_more_than_it_is_granted(tmp_path: Path, plane_of_ours: co
         scenes.a_history(plane)
         scenes.pods_that_lost_their_owner(plane)
         scenes.nodes_that_change(plane)
+        all_are_used(plane, since)
+    assert rights.judge(plane, since) == NOTHING_AMISS
+
+
+def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+    rights.installed(plane, tmp_path / "overlay", "pace")
+    proven = rights.granted(plane)
+    plane.kubectl("apply", "-k", str(deploy.DEPLOY / "crd"))
+    plane.kubectl("wait", "--for=condition=Established", "crd/agentstatuses.gitops-ds.io")
+    plane.kubectl("create", "namespace", "tools")
+    parts = [f"rights/{part}" for part in ("secrets", "rbac", "credentials", "templates")]
+    rights.installed(plane, tmp_path / "overlay", "pace", *parts)
+    since = rights.bound(plane, "tools", "gitops-ds-templates")
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        upstream = server.repository("fleet")
+        upstream.commit({"all.json": scenes.documents(*scenes.powerful("more", "one"))})
+        login = {"username": server.user, "password": server.password, "ca.crt": server.authority.decode()}
+        scenes.keep(plane, scenes.secret(rights.NAMESPACE, "git-agents", login))
+        scenes.keep_templates(plane)
+        settings = {
+            "repository": {"url": f"{server.url}/fleet", "interval": "1s", "credentials": {"secretRef": {"name": "git-agents"}}},
+            "apply": {"prune": True, "guards": {"maxNodesLost": "100%"}},
+            "templates": {"namespaces": [rights.NAMESPACE, "tools"]},
+        }
+        with rights.service(plane, tmp_path / "run", "pace", settings) as service:
+            scenes.roles_come_change_and_go(upstream, service)
+            scenes.a_template_goes(plane, service)
+            all_are_used(plane, since, proven)
+    assert rights.judge(plane, since, proven) == NOTHING_AMISS
+    plane.kubectl("delete", "-k", str(deploy.DEPLOY / "crd"))
+
+
+def test_in_the_name_of_others_the_service_only_looks(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+    rights.installed(plane, tmp_path / "overlay", "pace", "rights/impersonation")
+    scenes.keep(plane, *scenes.deployers("theirs"))
+    rights.bound(plane, "theirs", "gitops-ds-impersonation")
+    since = rights.bound(plane, rights.NAMESPACE, "gitops-ds-impersonation")
+    given = rights.granted(plane)
+    writing = {right.resource for right in given if right.verb in ("create", "patch", "update", "delete") and not right.namespace}
+    assert writing == {"events"}
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit(scenes.agents(1, "one", "theirs"))
+    impersonate = {"serviceAccount": "deployer", "clusterServiceAccount": f"{rights.NAMESPACE}/cluster"}
+    settings = scenes.following(upstream, impersonate=impersonate, guards={"maxNodesLost": "100%"})
+    with rights.service(plane, tmp_path / "run", "pace", settings) as service:
+        service.said("created DaemonSet theirs/agent")
+        program.rolled_out(plane, "theirs", "agent")
+        upstream.commit(scenes.agents(2, "two", "theirs"))
+        service.said("updated DaemonSet theirs/agent")
+        for times in (2, 3):
+            plane.kubectl("-n", "theirs", "delete", "ds/agent")
+            service.said("created DaemonSet theirs/agent", times)
+        upstream.commit(
+            {"agents/agent/agent.yaml": None, "agents/agent/daemonset.json": None, "agents/agent/config/agent.conf": None}
+        )
+        service.said("deleted DaemonSet theirs/agent")
         all_are_used(plane, since)
     assert rights.judge(plane, since) == NOTHING_AMISS
