@@ -102,7 +102,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         noted = await stack.enter_async_context(events.beside(cluster, None, hearers.tell))
         hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
         controller = _controller(service, cluster, hear)
-        home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline)
+        home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL)
         observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear)
         hearers.hearing.append(observed.hear)
         parts: list[Part] = [*deployers, controller, observed]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops_ds.controller import fleet
+from gitops_ds.controller.complaints import Complaints
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.standing import Standings, Watched
 from gitops_ds.controller.statuses import Statuses
@@ -21,11 +22,15 @@ from gitops_ds.model.standing import AgentLine
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds."""
+    """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds.
+
+    `beside`: another controller makes the pods.
+    """
 
     cluster: Cluster
     namespace: str
     deadline: float
+    beside: bool = False
 
 
 class Observing:
@@ -39,6 +44,7 @@ class Observing:
         self._acting.set()
         self._stopping = asyncio.Event()
         self.standings = Standings(controller, states, time.time, self._tell, deadline=home.deadline)
+        self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
         self._statuses = Statuses(home.cluster, home.namespace, self.standings, states, time.time)
 
     def hear(self, told: Record) -> None:
@@ -65,6 +71,8 @@ class Observing:
         """Runs until `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.standings.run()), group.create_task(self._write())]
+            if self._complaints is not None:
+                tasks.append(group.create_task(self._complaints.run()))
             await self._stopping.wait()
             for task in tasks:
                 task.cancel()

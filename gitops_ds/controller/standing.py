@@ -146,6 +146,13 @@ class Standings:
             case _:
                 pass
 
+    def refuse(self, key: Key, why: str) -> None:
+        """Why the pods of one are refused just now, as another controller tells; empty: they are not."""
+        memory = self._memories.get(key)
+        if memory is not None and memory.refused != why:
+            memory.refused = why
+            self.wake({key})
+
     async def run(self) -> None:
         """Keeps them current until it is cancelled."""
         clock = asyncio.get_running_loop().time
