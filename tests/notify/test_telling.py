@@ -148,6 +148,20 @@ def test_what_was_told_is_not_told_again_after_a_restart() -> None:
     play(script)
 
 
+def test_what_was_heard_right_before_the_end_is_told_by_whoever_comes_next() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.service() as (tell, _):
+            await asyncio.sleep(10)
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(0.1)
+        assert scene.receivers.of("chat") == []
+        async with scene.service():
+            await asyncio.sleep(10)
+        assert len(scene.receivers.of("chat")) == 1
+
+    play(script)
+
+
 def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
     async def script(scene: Scene) -> None:
         scene.receivers.trouble["chat"] = NotTaken("it answers 503")
@@ -155,6 +169,7 @@ def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
             tell(commit(1, scene.at()))
             await asyncio.sleep(10)
             part.rest()
+            await asyncio.sleep(1)
             scene.receivers.trouble.clear()
             tell(commit(2, scene.at()))
             await asyncio.sleep(3600)
