@@ -1,4 +1,4 @@
-"""What `doctor` says of the service's own parts: the election, and the files that webhooks and the page live from."""
+"""What `doctor` says of the service's own parts: the election, and the files that webhooks, the page and news live from."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gitops_ds import errors
+from gitops_ds.app import telling, telling_commits
 from gitops_ds.app.doctor_lines import Line, Verdict
 from gitops_ds.app.hooking import Secrets
 from gitops_ds.kinds import timestamps
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
 from gitops_ds.settings.service import Service
+from gitops_ds.source import address
 from gitops_ds.web.page.access import Kind, Token
 
 _SHORTEST = 16  # characters of a secret: fewer can be guessed
+_NEWS = "docs/notifications.md tells what each setting names"
 _MAKE = "make one with `openssl rand -hex 32`, and give the same to the forge"
 
 
 def files(service: Service) -> Iterator[Line]:
-    """Webhooks' secrets and the page's token, as they are now."""
+    """The secrets of webhooks, of the page, of receivers of news and of forges, as they are now."""
     yield from _webhooks(service)
     yield from _page(service)
+    yield from _receivers(service)
+    yield from _forges(service)
 
 
 def _webhooks(service: Service) -> Iterator[Line]:
@@ -59,6 +64,34 @@ def _page(service: Service) -> Iterator[Line]:
         yield Line("page", Verdict.BAD, str(error), advice)
         return
     yield Line("page", Verdict.OK, f"served at {service.listen}, access by {served.access}")
+
+
+def _receivers(service: Service) -> Iterator[Line]:
+    """Nothing is sent: a test message would be one that somebody reads."""
+    for one in service.notify:
+        try:
+            url, _ = telling.target(one)
+        except telling.NotTaken as error:
+            yield Line("notify", Verdict.BAD, f"{one.name}: {error}", _NEWS)
+            continue
+        if url.startswith("http:"):
+            yield Line("notify", Verdict.WARNING, f"{one.name}: news go over http, which others can read and change", "use https")
+        else:
+            yield Line("notify", Verdict.OK, f"{one.name}: its files can be read")
+
+
+def _forges(service: Service) -> Iterator[Line]:
+    for one in service.repositories:
+        if one.forge is None:
+            continue
+        try:
+            where = address.parse(one.url, allow_local=one.allow_local)
+            found = telling_commits.place(where, one.forge)
+            telling_commits.token(one.forge)
+        except errors.UsageError as error:
+            yield Line("forge", Verdict.BAD, str(error), _NEWS)
+        else:
+            yield Line("forge", Verdict.OK, f"the status of commits goes to {found.project} at {found.url}")
 
 
 async def election(cluster: Cluster, service: Service, now: float) -> Line:

@@ -42,8 +42,8 @@ class NotTaken(Exception):
 Post = Callable[[ReceiverSettings, Letter], Awaitable[None]]
 
 
-async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECONDS) -> None:
-    """Sends it. Raises NotTaken, also for files that can't be read."""
+def target(settings: ReceiverSettings) -> tuple[str, bytes]:
+    """Where the receiver is, and the secret that bodies are signed with (none: empty), as the files say now. Raises NotTaken."""
     try:
         url = credentials.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
         secret = b""
@@ -57,6 +57,12 @@ async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECO
         raise NotTaken(f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected")
     if settings.secret_file and not secret:
         raise NotTaken(f"{settings.secret_file} is empty, and nothing is sent unsigned")
+    return url, secret
+
+
+async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECONDS) -> None:
+    """Sends it. Raises NotTaken, also for files that can't be read."""
+    url, secret = target(settings)
     body = news.body(settings.format, letter)
     headers = {"Content-Type": "application/json", "User-Agent": f"gitops-ds/{__version__}"}
     headers |= {"X-Signature": news.signature(secret, body)} if secret else {}

@@ -129,14 +129,7 @@ class Commits:
 
     def _access(self) -> Access:
         """Raises SettingsError."""
-        forge = self.repository.forge
-        try:
-            token = credentials.read(TOKEN, forge.token_file).decode("ascii").strip()
-        except UnicodeDecodeError:
-            token = ""
-        if not token or not token.isprintable() or " " in token:
-            raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
-        return Access(self._place.kind, self._place.url, Token(TOKEN, token), self._place.project)
+        return Access(self._place.kind, self._place.url, Token(TOKEN, token(self.repository.forge)), self._place.project)
 
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
@@ -152,3 +145,14 @@ def place(where: Address, forge: ForgeSettings) -> Found:
     except errors.UsageError as error:
         told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
         raise errors.SettingsError(f"repository.forge: {told}") from None
+def token(forge: ForgeSettings) -> str:
+    """What is in the file now. Raises SettingsError."""
+    try:
+        found = credentials.read(TOKEN, forge.token_file).decode("ascii").strip()
+    except UnicodeDecodeError:
+        found = ""
+    if not found or not found.isprintable() or " " in found:
+        raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
+    return found
+
+

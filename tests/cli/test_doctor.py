@@ -77,6 +77,45 @@ def test_a_page_that_is_open_to_everybody_is_bad() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "secret", "verdict", "words"),
+    [
+        ("https://chat.example.com/hunter2", "x" * 32, Verdict.OK, "room: its files can be read"),
+        ("http://chat.example.com/hunter2", "x" * 32, Verdict.WARNING, "over http"),
+        ("chat.example.com/hunter2", "x" * 32, Verdict.BAD, "holds no address"),
+        (None, "x" * 32, Verdict.BAD, "notify.room.urlFile"),
+        ("https://chat.example.com/hunter2", "", Verdict.BAD, "is empty"),
+    ],
+)
+def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
+    tmp_path: Path, url: str | None, secret: str, verdict: Verdict, words: str
+) -> None:
+    if url is not None:
+        (tmp_path / "url").write_text(f"{url}\n")
+    (tmp_path / "secret").write_text(secret)
+    told = {"name": "room", "urlFile": str(tmp_path / "url"), "secretFile": str(tmp_path / "secret")}
+    ((name, found, message),) = files({"notify": [told]})
+    assert (name, found, words in message) == ("notify", verdict, True)
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("forge", "token", "verdict", "words"),
+    [
+        ({"kind": "gitea", "url": "https://git.example.com"}, "abc", Verdict.OK, "team/fleet at https://git.example.com"),
+        ({"kind": "gitea", "url": "https://git.example.com"}, "", Verdict.BAD, "holds no token"),
+        ({"kind": "gitea", "url": "http://git.example.com"}, "abc", Verdict.BAD, "allowHttp"),
+    ],
+)
+def test_the_forge_of_a_repository_is_looked_at(
+    tmp_path: Path, forge: dict[str, str], token: str, verdict: Verdict, words: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    url = "https://git.example.com/team/fleet.git"
+    ((name, found, message),) = files({"repository": {"url": url, "forge": {**forge, "tokenFile": str(tmp_path / "token")}}})
+    assert (name, found, words in message) == ("forge", verdict, True)
+
+
+@pytest.mark.parametrize(
     ("spec", "verdict", "words"),
     [
         (None, Verdict.OK, "nobody has led"),

@@ -54,7 +54,7 @@ def test_a_line_says_what_to_do(run: Run) -> None:
     ("text", "message"),
     [
         ("repository:\n  url: ssh://git@git.example.com/x\n  intervall: 60s\n", 'settings.yaml:3:3: unknown key "intervall"'),
-        ("notify: []\n", "notify: known, but without effect in this version"),
+        ("cluster: {qps: 5}\n", "cluster.qps: known, but without effect in this version"),
         ("- a\n", "settings.yaml"),
     ],
 )
