@@ -145,6 +145,8 @@ def place(where: Address, forge: ForgeSettings) -> Found:
     except errors.UsageError as error:
         told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
         raise errors.SettingsError(f"repository.forge: {told}") from None
+
+
 def token(forge: ForgeSettings) -> str:
     """What is in the file now. Raises SettingsError."""
     try:
@@ -154,5 +156,3 @@ def token(forge: ForgeSettings) -> str:
     if not found or not found.isprintable() or " " in found:
         raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
     return found
-
-
