@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import urllib.error
 from collections.abc import Mapping
 from functools import partial
@@ -115,20 +116,29 @@ def _runs(plane: controlplane.ControlPlane, tag: int) -> None:
     program.eventually(runs, lambda found: found == image(tag), PATIENCE)
 
 
+def _annotate(plane: controlplane.ControlPlane, word: str) -> None:
+    plane.kubectl("-n", NAMESPACE, "annotate", "--overwrite", "configmap", STATE, word)
+
+
+def a_pass(plane: controlplane.ControlPlane, service: Replicas) -> str:
+    """Asks for a pass by annotation; how it ended."""
+    value = secrets.token_hex(4)
+    _annotate(plane, f"gitops-ds.io/requested-at={value}")
+
+    def said() -> dict[str, str]:
+        return dict(plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")["metadata"]["annotations"])
+
+    until(lambda: said().get("gitops-ds.io/handled-at") == value, service.log, PATIENCE)
+    return said()["gitops-ds.io/outcome"]
+
+
 def somebody_asks(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
     """A pass now, nothing for a while, and on with it: annotations of the state."""
-
-    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}"
-
-    def annotate(word: str) -> None:
-        plane.kubectl("-n", NAMESPACE, "annotate", "configmap", STATE, word)
-
-    annotate("gitops-ds.io/requested-at=now")
-    until(lambda: "gitops-ds.io/handled-at" in (live(plane, path) or {})["metadata"]["annotations"], service.log, PATIENCE)
-    annotate("gitops-ds.io/suspend=true")
+    a_pass(plane, service)
+    _annotate(plane, "gitops-ds.io/suspend=true")
     upstream.commit(agents(4, "two"))
     service.said("suspended: 1 changes")
-    annotate("gitops-ds.io/suspend-")
+    _annotate(plane, "gitops-ds.io/suspend-")
     _runs(plane, 4)
 
 
@@ -148,7 +158,7 @@ def it_leaves_git(plane: controlplane.ControlPlane, upstream: gitservers.Upstrea
     upstream.commit({**gone, "shared/more.json": namespace})
     service.said("approve this plan by its hash")
     (hash, *_) = re.findall(r"approve this plan by its hash (\w+)", service.log())
-    plane.kubectl("-n", NAMESPACE, "annotate", "configmap", STATE, f"gitops-ds.io/approve={hash}")
+    _annotate(plane, f"gitops-ds.io/approve={hash}")
     for name in ("agent", "base"):
         service.said(f"deleted DaemonSet fleet/{name}")
     for path in ("/apis/scheduling.k8s.io/v1/priorityclasses/agent", "/api/v1/namespaces/fleet"):
