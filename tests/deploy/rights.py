@@ -21,7 +21,7 @@ from tests.service.test_service import until
 PROGRAM = Path(sys.executable).parent / "gitops-ds"
 ACCOUNT = "system:serviceaccount:gitops-ds:gitops-ds"
 NAMESPACE = "gitops-ds"
-PATIENCE = 50.0
+PATIENCE = 120.0
 _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 

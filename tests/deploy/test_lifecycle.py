@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
+import gitops_ds
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.deploy import rights, scenes
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_gr
 # What a version from before there was an election wrote under powers full, after two commits: objects as it applied them, revisions
 # and pods as it made them (with UID and REPOSITORY where those were), and its state.
 BEFORE = Path(__file__).parent / "written_before.json"
+IMAGE = f"gitops-ds:{gitops_ds.__version__}"
 CORE = "/api/v1/namespaces"
 
 
@@ -86,7 +89,7 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
     rights.installed(plane, tmp_path / "overlay", "pace", parts[0])
     proven = rights.granted(plane)
     since = rights.installed(plane, tmp_path / "overlay", "pace", *parts)
-    own = list(program_of(plane, tmp_path / "overlay"))
+    own = objects_of(plane, tmp_path / "overlay")
     program.eventually(lambda: running(plane), lambda found: len(found) == 2, PATIENCE)
     before = running(plane)
     agent = scenes.documents(
@@ -102,20 +105,19 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
         agents = pods(plane, "own")
 
         rest = [body for body in own if body["kind"] not in ("PodDisruptionBudget", "ResourceQuota")]
-        upstream.commit({"gitops-ds.json": scenes.documents(*rest).replace("gitops-ds:0.1.0", "gitops-ds:0.2.0")})
+        upstream.commit({"gitops-ds.json": scenes.documents(*rest).replace(IMAGE, "gitops-ds:next")})
         service.said("deleted ResourceQuota")
-        program.eventually(lambda: set(running(plane).values()), lambda found: found == {"gitops-ds:0.2.0"}, PATIENCE)
+        program.eventually(lambda: set(running(plane).values()), lambda found: found == {"gitops-ds:next"}, PATIENCE)
         upstream.commit({"gitops-ds.json": scenes.documents(*own)})
         service.said("created ResourceQuota")
-        program.eventually(lambda: set(running(plane).values()), lambda found: found == {"gitops-ds:0.1.0"}, PATIENCE)
+        program.eventually(lambda: set(running(plane).values()), lambda found: found == {IMAGE}, PATIENCE)
         assert pods(plane, "own") == agents
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
 
 
-def program_of(plane: controlplane.ControlPlane, overlay: Path) -> list[dict[str, Any]]:
+def objects_of(plane: controlplane.ControlPlane, overlay: Path) -> list[dict[str, Any]]:
     """The objects of an install, as somebody puts them into a repository."""
-    made = plane.kubectl("create", "--dry-run=client", "-o", "json", "-k", str(overlay))
-    return list(json.loads(made)["items"])
+    return [body for body in YAML(typ="safe").load_all(plane.kubectl("kustomize", str(overlay))) if body]
 
 
 def running(plane: controlplane.ControlPlane) -> dict[str, str]:
