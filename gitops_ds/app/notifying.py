@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
 
 import orjson
 
@@ -16,8 +18,9 @@ from gitops_ds import errors
 from gitops_ds.app import notifying_memory, repositories
 from gitops_ds.app.notifying_memory import Memory
 from gitops_ds.app.telling import Surroundings, Teller
-from gitops_ds.app.telling_commits import Commits, Deployer, Repository
+from gitops_ds.app.telling_commits import Commits, Followed, Repository
 from gitops_ds.controller.standing import Standings
+from gitops_ds.controller.sync import Loop
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.news import CONFIG_MAP_NAME, News, NotTold
@@ -32,6 +35,15 @@ from gitops_ds.source import address
 _KEY = "news.json"
 SETTLE = 2.0  # seconds after a change until it is written, with what follows
 RETRY = 15.0  # seconds
+
+
+class Deployer(Protocol):
+    """The part of a deployer that is read (`gitops_ds.app.following.Following`)."""
+
+    @property
+    def loop(self) -> Loop | None:
+        """Its loop, when it has begun."""
+        ...
 
 
 class Notifying:
@@ -80,7 +92,7 @@ class Notifying:
         """How agents stand, and the deployers of the settings' repositories, in order."""
         self._standings = standings
         for number, commits in self._commits.items():
-            commits.deployer = deployers[number]
+            commits.followed = partial(_followed, deployers[number])
 
     def _take(self, told: Record, repository: str) -> None:
         item = self._fold.hear(told, repository) if self._acting else None
@@ -196,6 +208,14 @@ class Notifying:
         if message != self._complaint:
             self._tell(NotTold(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
         self._complaint = message
+
+
+def _followed(deployer: Deployer) -> Followed | None:
+    loop = deployer.loop
+    if loop is None:
+        return None
+    cluster = loop.remembers.cluster if loop.remembers else ""
+    return Followed(loop.owner, cluster, {key for key in loop.wanted if key.is_daemonset})
 
 
 def _name(settings: RepositorySettings) -> str:

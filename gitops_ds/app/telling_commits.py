@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,12 +15,12 @@ from gitops_ds.app.forging import Found, Named
 from gitops_ds.app.notifying_memory import Memory
 from gitops_ds.app.telling_stages import Course, Courses, Stage
 from gitops_ds.controller import fleet
-from gitops_ds.controller.standing import Standings
-from gitops_ds.controller.sync import Loop
+from gitops_ds.controller.fleet import Agent
 from gitops_ds.forges.access import Access, Token
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.dialects import Status
 from gitops_ds.model.news import NotTold, Told
+from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.report.secrets import Secrets
 from gitops_ds.settings.notify import ForgeSettings
@@ -33,13 +33,25 @@ _HEARD = 10_000  # records, while a forge is away
 TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
-class Deployer(Protocol):
-    """The part of a deployer that is read (`gitops_ds.app.following.Following`)."""
+class Agents(Protocol):
+    """How agents stand, as far as it is read here (`gitops_ds.controller.standing.Standings`)."""
 
-    @property
-    def loop(self) -> Loop | None:
-        """Its loop, when it has begun."""
+    def agents(self) -> tuple[Agent, ...]:
+        """All of them."""
         ...
+
+    def changed(self) -> AsyncIterator[Set[Key]]:
+        """Whose standing changes, from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name, the agents that Git names."""
+
+    owner: str
+    cluster: str
+    wanted: Set[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +68,22 @@ class Repository:
 class Commits:
     """Posts the stages of one repository's commits while `run` runs."""
 
-    def __init__(self, repository: Repository, tell: Emit) -> None:
-        """Raises SettingsError where it can't be told where the forge is."""
+    def __init__(self, repository: Repository, tell: Emit, retry: float = SHORTEST) -> None:
+        """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds, and doubles each time."""
         self.repository, self._tell = repository, tell
         self._place = place(repository.where, repository.forge)
         self._heard: deque[Record] = deque(maxlen=_HEARD)
         self._courses: Courses | None = None
         self._news = asyncio.Event()
-        self._complaint, self._failures = "", 0
-        self.deployer: Deployer | None = None
+        self._complaint, self._failures, self._retry = "", 0, retry
+        self.followed: Callable[[], Followed | None] = lambda: None
 
     def hear(self, told: Record) -> None:
         """What the repository's deployer tells."""
         self._heard.append(told)
         self._news.set()
 
-    async def run(self, memory: Memory, standings: Standings, changed: Callable[[], None]) -> None:
+    async def run(self, memory: Memory, standings: Agents, changed: Callable[[], None]) -> None:
         """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
         known = memory.commits.setdefault(self.repository.name, {})
         courses = self._courses = Courses(known)
@@ -95,17 +107,17 @@ class Commits:
         self._heard.clear()
         self._courses = None
 
-    async def _wake(self, standings: Standings) -> None:
+    async def _wake(self, standings: Agents) -> None:
         async for _ in standings.changed():
             if self._courses is not None and self._courses.open:
                 self._news.set()
 
-    def _due(self, courses: Courses, standings: Standings) -> list[tuple[Course, Stage]]:
-        loop = self.deployer.loop if self.deployer else None
-        if loop is None or not courses.open:
+    def _due(self, courses: Courses, standings: Agents) -> list[tuple[Course, Stage]]:
+        followed = self.followed()
+        if followed is None or not courses.open:
             return []
-        own = [agent for agent in standings.agents() if fleet.owner(agent.seen) == loop.owner]
-        return courses.due(own, {key for key in loop.wanted if key.is_daemonset})
+        own = [agent for agent in standings.agents() if fleet.owner(agent.seen) == followed.owner]
+        return courses.due(own, followed.wanted)
 
     async def _post(self, course: Course, stage: Stage) -> bool:
         """Whether the forge took it."""
@@ -118,7 +130,7 @@ class Commits:
             if str(error) != self._complaint:
                 self._tell(NotTold(time.time(), name, str(error)))
             self._complaint = str(error)
-            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST)
+            wait = min(self._retry * 2.0 ** min(self._failures, 16), LONGEST)
             self._failures += 1
             await asyncio.sleep(wait)
             self._news.set()
@@ -133,18 +145,9 @@ class Commits:
 
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
-        loop = self.deployer.loop if self.deployer else None
-        known = loop.remembers.cluster if loop and loop.remembers else ""
+        followed = self.followed()
+        known = followed.cluster if followed else ""
         return "/".join(filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix)))
-
-
-def place(where: Address, forge: ForgeSettings) -> Found:
-    """The forge. Raises SettingsError where that does not follow from the repository's address."""
-    try:
-        return forging.find(where, Named(forge.kind, forge.url, forge.project, forge.allow_http))
-    except errors.UsageError as error:
-        told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
-        raise errors.SettingsError(f"repository.forge: {told}") from None
 
 
 def token(forge: ForgeSettings) -> str:
@@ -156,3 +159,12 @@ def token(forge: ForgeSettings) -> str:
     if not found or not found.isprintable() or " " in found:
         raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
     return found
+
+
+def place(where: Address, forge: ForgeSettings) -> Found:
+    """The forge. Raises SettingsError where that does not follow from the repository's address."""
+    try:
+        return forging.find(where, Named(forge.kind, forge.url, forge.project, forge.allow_http))
+    except errors.UsageError as error:
+        told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
+        raise errors.SettingsError(f"repository.forge: {told}") from None

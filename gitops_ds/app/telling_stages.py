@@ -50,8 +50,12 @@ class Stage:
     def state(self) -> State:
         """What the forge shows beside the words. What was overtaken did not fail, and was not seen to do well."""
         match self.step:
-            case Step.APPLYING | Step.ROLLING | Step.OVERTAKEN:
+            case Step.APPLYING:
                 return State.PENDING
+            case Step.ROLLING:
+                return State.RUNNING
+            case Step.OVERTAKEN:
+                return State.CANCELED
             case Step.FAILED:
                 return State.FAILURE
             case Step.DONE:

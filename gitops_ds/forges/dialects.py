@@ -26,9 +26,11 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """What a commit's status says."""
+    """What a commit's status says. Only GitLab knows running and canceled; elsewhere both are pending."""
 
     PENDING = "pending"
+    RUNNING = "running"
+    CANCELED = "canceled"
     SUCCESS = "success"
     FAILURE = "failure"
     ERROR = "error"
@@ -202,7 +204,8 @@ class GitHub:
 
     def status(self, place: Place, sha: str, status: Status) -> Request:
         """https://docs.github.com/rest/commits/statuses; the description has at most 140 characters."""
-        body = {"state": status.state.value, "context": status.name, "description": _cut(status.description, 140)}
+        state = State.PENDING if status.state in (State.RUNNING, State.CANCELED) else status.state
+        body = {"state": state.value, "context": status.name, "description": _cut(status.description, 140)}
         body |= {"target_url": status.url} if status.url else {}
         return Request(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
 
@@ -269,6 +272,8 @@ class Gitea(GitHub):
 
 _GITLAB_STATES: Final[Mapping[State, str]] = {
     State.PENDING: "pending",
+    State.RUNNING: "running",
+    State.CANCELED: "canceled",
     State.SUCCESS: "success",
     State.FAILURE: "failed",
     State.ERROR: "failed",

@@ -80,8 +80,8 @@ def test_from_the_push_to_the_last_node() -> None:
     forge.hear(new(ONE))
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "applying")]
     forge.hear(wrote(A), ended(ONE))
-    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "rolling out")]  # the watch has not told of it yet
-    assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [("1", "pending", "rolling out 10/10 nodes")]
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]  # the watch has not told of it yet
+    assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [("1", "running", "rolling out 10/10 nodes")]
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
     assert forge.look(agent(A, ONE, BROKEN)) == []  # what happens later is no fault of the commit
 
@@ -100,8 +100,8 @@ def test_progress_is_told_by_tenths() -> None:
     [
         (WELL, "success", "all 2 agents healthy"),
         (ILL, "success", "rolled out on 19 nodes; ops/b: not well on 1 of 10 nodes"),
-        (ROLLING, "pending", "rolling out 14/20 nodes"),
-        (PARKED, "pending", "rolling out 13/20 nodes"),
+        (ROLLING, "running", "rolling out 14/20 nodes"),
+        (PARKED, "running", "rolling out 13/20 nodes"),
         (BROKEN, "failure", "ops/b: the template fails on 1 of 10 nodes"),
     ],
 )
@@ -141,8 +141,8 @@ def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
     forge.look(agent(A, ONE, ROLLING))
     forge.hear(new(TWO), wrote(A), ended(TWO))
     assert forge.look(agent(A, TWO, ROLLING)) == [
-        ("1", "pending", "overtaken by 222222222222"),
-        ("2", "pending", "rolling out 4/10 nodes"),
+        ("1", "canceled", "overtaken by 222222222222"),
+        ("2", "running", "rolling out 4/10 nodes"),
     ]
     forge.restart()
     forge.hear(ended(TWO))
