@@ -135,11 +135,11 @@ class Following(parts.Deployer):
                 return
             async with self._made(repository, first) as loop:
                 self.loop = loop
-                schedule = scheduling.started(self._trigger, self._tick)
+                schedule = scheduling.Schedule(self._trigger, self._tick)
                 try:
                     await loop.run()
                 finally:
-                    schedule.shutdown(wait=False)
+                    schedule.shutdown()
 
     @contextlib.asynccontextmanager
     async def _made(self, repository: Repository, first: Prepared) -> AsyncIterator[sync.Loop]:

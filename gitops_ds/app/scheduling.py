@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
@@ -14,6 +17,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings.repository import RepositorySettings
 
+LOOK = 20.0  # seconds between looks whether the wall clock jumped
+JUMP = 5.0  # seconds
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -50,16 +55,36 @@ def _named(weekday: str) -> str:
     return ",".join(found)
 
 
-def started(trigger: BaseTrigger, tick: Callable[[], None]) -> AsyncIOScheduler:
+class Schedule:
     """Ticks from now on, the first one at once, until it is shut down.
 
-    The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one loses no tick.
+    The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one loses no tick. The scheduler goes
+    by the wall clock (`clock`: seconds since 1970): when that jumped, it ticks at once and reckons anew, or it would wait for a
+    moment that is a day away now.
     """
-    schedule = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 
-    async def job() -> None:
-        tick()
+    def __init__(self, trigger: BaseTrigger, tick: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+        """Runs in the event loop that runs."""
+        self._clock, self._loop = clock, asyncio.get_running_loop()
+        # Jobs run within the loop and at once: one that was only planned could be cut, and complain of that.
+        settings = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=settings, executors={"default": DebugExecutor()})
+        self._job = self._scheduler.add_job(tick, trigger, next_run_time=datetime.now(UTC))
+        self._scheduler.start()
+        self._apart = self._now_apart()
+        self._looking = self._loop.call_later(LOOK, self._look)
 
-    schedule.add_job(job, trigger, next_run_time=datetime.now(UTC))
-    schedule.start()
-    return schedule
+    def shutdown(self) -> None:
+        """Ends the ticks."""
+        self._looking.cancel()
+        self._scheduler.shutdown(wait=False)
+
+    def _now_apart(self) -> float:
+        return self._clock() - self._loop.time()
+
+    def _look(self) -> None:
+        now = self._now_apart()
+        if abs(now - self._apart) > JUMP:
+            self._job.modify(next_run_time=datetime.now(UTC))
+        self._apart = now
+        self._looking = self._loop.call_later(LOOK, self._look)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gitops_ds.web.server import Routes
 
 Say = Callable[[str], None]
-GRACE = 4.0  # seconds that a pass or a turn has to come to its end
+GRACE = 2.0  # seconds that a pass or a turn has to come to its end
 GRACE_AMONG_REPLICAS = 1.0  # another goes on at once
 STUCK = 300.0  # seconds without any progress
 

@@ -6,6 +6,7 @@ DaemonSets, their revisions and nodes are watched whole; every other kind only b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 from gitops_ds.controller import informer, live
@@ -16,6 +17,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
+LAG = 10.0  # seconds that a look waits for the watches
 
 
 class Caches:
@@ -27,6 +29,7 @@ class Caches:
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
+        self._hurry = asyncio.Event()
 
     async def follow(self, resources: Iterable[Resource]) -> None:
         """Watches these kinds as well, and returns when all that are watched were listed once."""
@@ -34,7 +37,7 @@ class Caches:
             if resource not in self._stores:
                 store = self._stores[resource] = Store(_lean, self._heard)
                 which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
-                run = informer.run(self._cluster, resource, which, store.hear, random=self._chance)
+                run = informer.run(self._cluster, resource, which, store.hear, sleep=self._pause, random=self._chance)
                 self._tasks.add(asyncio.create_task(run))
         for store in self._stores.values():
             await store.synced.wait()
@@ -45,8 +48,12 @@ class Caches:
             task.cancel()
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
-        """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there."""
+        """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there.
+
+        Raises ClusterError when a watch can't go on because the API server is away.
+        """
         await self.follow(wanted.values())
+        await self._level()
         objects: dict[Key, Body] = {}
         for resource, store in self._stores.items():
             if resource not in (NODE, CONTROLLER_REVISION):
@@ -57,10 +64,31 @@ class Caches:
         known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
         return await live.with_config_maps_in_use(self._cluster, live.assemble(relevant, known, nodes), wanted.keys())
 
-    @property
-    def failing(self) -> str:
-        """Why a watch fails just now, or nothing."""
-        return next((str(store.failing.error) for store in self._stores.values() if store.failing), "")
+    def wrote(self, key: Key, version: str) -> None:
+        """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""
+        for resource, store in self._stores.items():
+            if (resource.group, resource.kind) == (key.group, key.kind):
+                store.expect(key, version)
+
+    async def _level(self) -> None:
+        """Waits until the watches go on and have shown what we wrote; on an older picture it would be written again and again."""
+        if any(store.away for store in self._stores.values()):
+            self._hurry.set()  # whoever waits now tries at once
+            self._hurry.clear()
+        try:
+            async with asyncio.timeout(LAG):
+                for store in self._stores.values():
+                    await store.level.wait()
+        except TimeoutError:
+            for store in self._stores.values():
+                store.expect_nothing()
+                if store.away and store.failing is not None:
+                    raise store.failing.error from None
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
 
     def _heard(self, changes: tuple[WatchEvent, ...]) -> None:
         # Every change leaves its mark, so none may be skipped.

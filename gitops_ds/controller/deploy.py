@@ -59,7 +59,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there."""
+    """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there.
+
+    `wrote` is told of each object that was written, with its version, and with "" for one that was deleted.
+    """
 
     cluster: Cluster
     namespace: str
@@ -67,6 +70,7 @@ class Place:
     repository: str
     path: str = ""
     clock: Callable[[], float] = time.time
+    wrote: Callable[[Key, str], None] = lambda _key, _version: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
         emit(told)
 
     def tell(done: apply.Written) -> None:
+        place.wrote(done.change.key, str(done.body["metadata"]["resourceVersion"]) if done.body else "")
         emit(Applied(clock(), done.change, done.warnings))
         if drifted := made.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))

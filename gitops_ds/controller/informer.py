@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
-from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
+from gitops_ds.errors import ClusterError, ClusterUnreachable, Expired, ServerFault, TooManyRequests
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 
-FIRST_RETRY, LONGEST_RETRY = 0.8, 30.0  # seconds, as client-go's reflector; jitter makes it up to twice as long
+# Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is shorter than its 30, so that all
+# is known again within half a minute after an API server that was away came back.
+FIRST_RETRY, LONGEST_RETRY = 0.8, 12.0
 STEADY_AFTER = 10.0  # seconds; a watch that lived so long pays off earlier failures
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
@@ -39,10 +41,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Everything up to `version` was told: watch from there."""
+    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with no new one in between."""
 
     version: str
     failures: int = 0
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class WorldVersion:
-    """The version of the world, as an empty list told it."""
+    """The version of the world, as an empty list told it. Told on where it is no older than what we follow: the watch goes on."""
 
     version: str
 
@@ -80,7 +83,7 @@ class Failing:
 
 
 Heard = Listing | Ended | WorldVersion | ClusterError
-Told = Listing | WatchEvent | Failing
+Told = Listing | WatchEvent | WorldVersion | Failing
 Sink = Callable[[Told], None]
 
 
@@ -100,16 +103,19 @@ def step(state: State, heard: Heard, chance: float) -> Step:
             return Step(Following(version, state.failures), heard)
         case WorldVersion(version=version):
             followed = _version(state)
-            return Step(Start(state.failures) if _is_before(version, followed) else Following(followed, state.failures))
+            if _is_before(version, followed):
+                return Step(Start(state.failures))
+            return Step(Following(followed, state.failures, resumed=True), heard)
         case Ended(lasted=lasted):
             failures = 0 if lasted >= STEADY_AFTER else state.failures
             if heard.error is not None:
-                return step(Following(_version(state), failures), heard.error, chance)
+                return step(Following(_version(state), failures, resumed=_resumed(state)), heard.error, chance)
             if lasted >= STEADY_AFTER:
                 return Step(Returning(_version(state)))
             return Step(Returning(_version(state), failures + 1), wait=_delay(failures + 1, chance))
         case Expired():
-            wait = _delay(state.failures, chance) if state.failures else 0.0
+            # A server that was restarted remembers no older version, but it answers: so it is listed at once.
+            wait = _delay(state.failures, chance) if state.failures and not _resumed(state) else 0.0
             return Step(Start(state.failures + 1), Failing(heard, wait), wait)
         case ClusterError():
             wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
@@ -153,7 +159,7 @@ async def run(
                             sink(event)
                     except ClusterError as caught:
                         error = caught
-                    state = Following(version, failures)
+                    state = Following(version, failures, resumed=_resumed(state))
                     await hear(Ended(clock() - began, error))
         except ClusterError as error:
             await hear(error)
@@ -168,6 +174,8 @@ class Store(Generic[V]):
 
     `parse` makes of a body what shall be kept. A listener is told what changed, also when a new list shows it: an object that
     vanished meanwhile is told as DELETED, in its last form where the bodies themselves are kept.
+
+    `level` is set while this is the cluster as far as we know: the API server answers, and the watch has shown what we `expect`.
     """
 
     def __init__(self, parse: Callable[[Body], V], listener: Listener | None = None) -> None:
@@ -175,8 +183,10 @@ class Store(Generic[V]):
         self._objects: dict[Key, V] = {}
         self._versions: dict[Key, str] = {}
         self.version = ""
-        self.synced = asyncio.Event()
+        self._expected: dict[Key, int] = {}
+        self.synced, self.level = asyncio.Event(), asyncio.Event()
         self.failing: Failing | None = None
+        self.level.set()
 
     @property
     def objects(self) -> Mapping[Key, V]:
@@ -185,20 +195,54 @@ class Store(Generic[V]):
 
     def hear(self, told: Told) -> None:
         """Takes what the informer tells."""
-        if isinstance(told, Failing):
-            self.failing = told
-            return
-        changes = self._replace(told) if isinstance(told, Listing) else self._apply(told)
-        self.version, self.failing = told.version, None
-        if isinstance(told, Listing):
-            self.synced.set()
+        changes: tuple[WatchEvent, ...] = ()
+        match told:
+            case Failing():
+                self.failing = told
+            case WorldVersion():
+                self.failing = None
+            case Listing(version=version):
+                changes = self._replace(told)
+                self.version, self.failing = version, None
+                self.synced.set()
+            case WatchEvent(version=version):
+                changes = self._apply(told)
+                self.version, self.failing = version, None
+        self._weigh()
         if changes and self._listener is not None:
             self._listener(changes)
+
+    @property
+    def away(self) -> bool:
+        """Whether it is the API server that does not answer; a kind that can't be watched for another reason holds nobody up."""
+        return self.failing is not None and isinstance(self.failing.error, ClusterUnreachable | ServerFault)
+
+    def expect(self, key: Key, version: str) -> None:
+        """An object was just written, and this is its version; "" for one that was deleted."""
+        if key in self._objects if version == "" else _number(self._versions.get(key, "")) < _number(version):
+            self._expected[key] = _number(version)
+            self._weigh()
+
+    def expect_nothing(self) -> None:
+        """What was expected is not waited for any longer."""
+        self._expected = {}
+        self._weigh()
+
+    def _weigh(self) -> None:
+        if self._expected or self.away:
+            self.level.clear()
+        else:
+            self.level.set()
 
     def _apply(self, event: WatchEvent) -> tuple[WatchEvent, ...]:
         if event.type is EventType.BOOKMARK:
             return ()
         key = key_of(event.object)
+        ending = "deletionTimestamp" in (event.object.get("metadata") or {})
+        if (expected := self._expected.get(key)) is not None and (
+            event.type is EventType.DELETED or ending or 0 < expected <= _number(event.version)
+        ):
+            del self._expected[key]
         if event.type is EventType.DELETED:
             self._objects.pop(key, None)
             self._versions.pop(key, None)
@@ -220,7 +264,7 @@ class Store(Generic[V]):
             versions[key] = version
         gone = self._objects.keys() - objects.keys()
         changes += [WatchEvent(EventType.DELETED, self._last(key), listing.version) for key in sorted(gone)]
-        self._objects, self._versions = objects, versions
+        self._objects, self._versions, self._expected = objects, versions, {}
         return tuple(changes)
 
     def _last(self, key: Key) -> Body:
@@ -244,6 +288,10 @@ def _version(state: State) -> str:
     return "" if isinstance(state, Start) else state.version
 
 
+def _resumed(state: State) -> bool:
+    return isinstance(state, Following) and state.resumed
+
+
 def _after_error(state: State) -> State:
     failures = state.failures + 1
     match state:
@@ -259,6 +307,11 @@ def _delay(failures: int, chance: float) -> float:
 
 def _asked_for(error: ClusterError) -> float:
     return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
+
+
+def _number(version: str) -> int:
+    """A version as a number; 0 for one that is none, which is never waited for."""
+    return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def _is_before(version: str, followed: str) -> bool:

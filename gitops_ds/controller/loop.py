@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gitops_ds.controller import informer, perform, probe
-from gitops_ds.controller.informer import Failing, Told
+from gitops_ds.controller.informer import Failing, Told, WorldVersion
 from gitops_ds.core import decide
 from gitops_ds.core.cache import WATCHED, Cache
 from gitops_ds.core.rivals import Rivals
@@ -160,6 +160,8 @@ class Controller:
                 if self._rooms is not None:
                     self._wake(self._rooms.apply(resource, type, body, version))
                 self._wake(self._cache.apply(resource, type, body, version))
+            case WorldVersion():
+                pass
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
         self._tell_moved()
@@ -179,7 +181,7 @@ class Controller:
                 self._rivals.gone(body)
             case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
                 rival = self._rivals.changed(body)
-            case WatchEvent() | Failing():
+            case WatchEvent() | WorldVersion() | Failing():
                 pass
         if rival:
             raise probe.refusal(rival)

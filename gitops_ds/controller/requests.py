@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from gitops_ds import errors
 from gitops_ds.controller import informer, state
-from gitops_ds.controller.informer import Failing, Told
+from gitops_ds.controller.informer import Failing, Told, WorldVersion
 from gitops_ds.kinds import timestamps
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection
@@ -55,7 +55,7 @@ class Requests:
         await informer.run(self._cluster, CONFIG_MAP, which, self._hear, random=self._chance)
 
     def _hear(self, told: Told) -> None:
-        if isinstance(told, Failing) or (not isinstance(told, Listing) and told.type is EventType.BOOKMARK):
+        if isinstance(told, Failing | WorldVersion) or (not isinstance(told, Listing) and told.type is EventType.BOOKMARK):
             return
         gone = not isinstance(told, Listing) and told.type is EventType.DELETED
         bodies = told.items if isinstance(told, Listing) else () if gone else (told.object,)

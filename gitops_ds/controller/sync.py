@@ -38,6 +38,7 @@ from gitops_ds.model.steering import Handled, PassedOn, Resumed, Steering, Suspe
 P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
+CLUSTER_RETRY = 20.0  # seconds at most while the API server is away: it shall find us soon, and each try is one request
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
 
@@ -61,8 +62,8 @@ class Loop:
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
         self._choosing = Choosing(self._source, self._emit, timing.clock)
-        self._place = replace(place, clock=timing.clock)
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
+        self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._expected: tuple[CommitId, float] | None = None
         self._pushed: str | None = None
@@ -79,7 +80,7 @@ class Loop:
         self._left: State | None = None
         self._choice: Choice | None = None
         self._settled: tuple[CommitId, int] | None = None
-        self._due = math.inf
+        self._compared, self._due = 0.0, math.inf
         self._member: Member | None = None
         self._withheld: frozenset[Refusal] = frozenset()
         self._moved = 0.0
@@ -91,7 +92,8 @@ class Loop:
         async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
             began, well = asyncio.get_running_loop().time(), False
             try:
-                found = await talk(*args, **kwargs)
+                with spans.span("git", talk=getattr(talk, "__name__", "")):
+                    found = await talk(*args, **kwargs)
                 well = True
                 return found
             finally:
@@ -245,12 +247,13 @@ class Loop:
     async def _pass(self) -> None:
         began, self._outcome, self._spent, steering = asyncio.get_running_loop().time(), "", False, Steering()
         try:
-            if self._requests.changed:
-                self._state = None  # and so it is read again
-            steering = await self._requests.look()
-            self._hear_of(steering.pushed)
-            left = await self._once(steering)
-            await self._answer(steering)
+            with spans.span("pass", owner=self._place.owner):
+                if self._requests.changed:
+                    self._state = None  # and so it is read again
+                steering = await self._requests.look()
+                self._hear_of(steering.pushed)
+                left = await self._once(steering)
+                await self._answer(steering)
         except errors.NotLeading:
             self._state = None
         except errors.GitopsError as error:
@@ -269,7 +272,8 @@ class Loop:
         self._failures += 1
         wait = None
         if error.retryable:
-            wait = min(self._timing.retry * 2.0 ** min(self._failures - 1, 16), LONGEST_RETRY) * (1 + self._timing.chance() / 10)
+            longest = CLUSTER_RETRY if isinstance(error, errors.ClusterUnreachable | errors.ServerFault) else LONGEST_RETRY
+            wait = min(self._timing.retry * 2.0 ** min(self._failures - 1, 16), longest) * (1 + self._timing.chance() / 10)
             self._ask_in(wait)
         if str(error) != self._complaint:  # said once, not at every tick of the schedule
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
@@ -304,7 +308,8 @@ class Loop:
         self._tell_resumed(steering)
         if self._choice is not None and not self._choice.trusted:
             self._choice = self._settled = None
-        if self._settled == (tip, stir) and self._timing.clock() < self._due:
+        # A clock that was put back compares, rather than wait for a moment that is far away now.
+        if self._settled == (tip, stir) and self._compared <= self._timing.clock() < self._due:
             self._emit(Unchanged(self._timing.clock(), tip))
             self._outcome = f"success: commit {tip[:12]} is unchanged"
             return False
@@ -336,7 +341,8 @@ class Loop:
         ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
         self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
         self._outcome = _outcome(tip, ended)
-        self._due = deploy.due(self._state, asked, self._timing.clock())
+        self._compared = self._timing.clock()
+        self._due = deploy.due(self._state, asked, self._compared)
         waiting = any(refusal.guard == "waits" for refusal in ended.refusals)
         if not waiting and not ended.writes:
             self._settled = (tip, stir)

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import ssl
@@ -69,6 +70,7 @@ class ControlPlane:
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     port: int = 0
+    etcd_port: int = 0
 
     @property
     def url(self) -> str:
@@ -87,18 +89,21 @@ class ControlPlane:
         """A line of JSON for each request that was answered. https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""
         return self.directory / "audit.log"
 
+    @property
+    def _key(self) -> Path:
+        return self.directory / "service-account.key"
+
     def start(self) -> ControlPlane:
         """Starts everything and returns when the API server is ready and the nodes are made."""
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
-        key = self.directory / "service-account.key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", key], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", self._key], check=True)
         self._start_etcd()
-        self._start_api_server(key)
+        self._start_api_server()
         self._write_kubeconfig()
         self._await_ready()
         if self.wanted.controllers:
-            self._start_controllers(key)
+            self._start_controllers()
             self._await(lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"), "the default service account")
         if self.wanted.nodes:
             self.add_nodes(node(f"node-{i:03d}") for i in range(self.wanted.nodes))
@@ -109,10 +114,41 @@ class ControlPlane:
     def stop(self) -> None:
         """Ends every program, the API server before etcd: without etcd it lingers for a minute and holds its port."""
         for name in ("kwok", "scheduler", "daemonset-controller", "controller-manager", "apiserver", "etcd"):
-            if process := self.processes.pop(name, None):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if process := self.processes.pop(name, None):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def stop_api_server(self) -> None:
+        """Ends it at once, whatever it is doing."""
+        self._end("apiserver")
+
+    def start_api_server(self) -> None:
+        """Starts it again where it was, and returns when it is ready."""
+        self._start_api_server()
+        self._await_ready()
+
+    def backup(self, where: Path) -> None:
+        """Copies what etcd holds, in a pause of it."""
+        self._end("etcd")
+        shutil.copytree(self.directory / "etcd", where)
+        self._start_etcd()
+        self._await_ready()
+
+    def restore(self, where: Path) -> None:
+        """Makes the cluster what it was at a backup; resourceVersions are given out a second time.
+
+        https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/#restoring-an-etcd-cluster
+        """
+        self._end("apiserver")
+        self._end("etcd")
+        shutil.rmtree(self.directory / "etcd")
+        shutil.copytree(where, self.directory / "etcd")
+        self._start_etcd()
+        self.start_api_server()
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """One request as the administrator; raises urllib's HTTPError."""
@@ -143,7 +179,7 @@ class ControlPlane:
             )  # fmt: skip
 
     def _start_etcd(self) -> None:
-        self.etcd_port, peer = free_port(), free_port()
+        self.etcd_port, peer = self.etcd_port or free_port(), free_port()
         self._start(
             "etcd", "etcd", "--data-dir", str(self.directory / "etcd"), "--unsafe-no-fsync", "--log-level", "error",
             "--listen-client-urls", f"http://127.0.0.1:{self.etcd_port}", "--advertise-client-urls", f"http://127.0.0.1:{self.etcd_port}",
@@ -151,15 +187,15 @@ class ControlPlane:
             "--initial-cluster", f"default=http://127.0.0.1:{peer}",
         )  # fmt: skip
 
-    def _start_api_server(self, key: Path) -> None:
-        self.port = free_port()
+    def _start_api_server(self) -> None:
+        self.port = self.port or free_port()
         self._start(
             "apiserver", "kube-apiserver",
             "--etcd-servers", f"http://127.0.0.1:{self.etcd_port}", "--bind-address", "127.0.0.1", "--secure-port", str(self.port),
             "--cert-dir", str(self.directory / "pki"), "--token-auth-file", str(self.directory / "tokens.csv"),
             "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
-            "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
-            "--service-account-signing-key-file", str(key), "--disable-admission-plugins", "TaintNodesByCondition",
+            "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(self._key),
+            "--service-account-signing-key-file", str(self._key), "--disable-admission-plugins", "TaintNodesByCondition",
             "--allow-privileged",
             *self._audit_options(),
             *self.wanted.api_server_options,
@@ -173,13 +209,13 @@ class ControlPlane:
         policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **everything}))
         return ("--audit-policy-file", str(policy), "--audit-log-path", str(self.audit_log), "--audit-log-mode", "blocking")
 
-    def _start_controllers(self, key: Path) -> None:
+    def _start_controllers(self) -> None:
         controllers = "*" if self.wanted.daemonset_controller else "*,-daemonset-controller"
         shared = ("--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--secure-port", "0")
         limits = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
         self._start(
             "controller-manager", "kube-controller-manager", *shared, *limits, "--controllers", controllers,
-            "--service-account-private-key-file", str(key), "--root-ca-file", str(self.ca),
+            "--service-account-private-key-file", str(self._key), "--root-ca-file", str(self.ca),
         )  # fmt: skip
         self._start("scheduler", "kube-scheduler", *shared, *limits)
 

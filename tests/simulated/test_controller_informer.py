@@ -29,10 +29,10 @@ ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
     ("an error after a long life is the first one", Following("7", 5), Ended(600, DOWN), Returning("7", 1), True),
     ("an error after a short one is one more", Following("7", 5), Ended(1, DOWN), Returning("7", 6), True),
     ("a version too old asks for a new list", Following("7"), Ended(1, GONE), Start(1), True),
-    ("the same world is followed on", Returning("7"), WorldVersion("7"), Following("7"), False),
-    ("a later one too", Returning("99"), WorldVersion("100"), Following("99"), False),
+    ("the same world is followed on", Returning("7"), WorldVersion("7"), Following("7", resumed=True), True),
+    ("a later one too", Returning("99"), WorldVersion("100"), Following("99", resumed=True), True),
     ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
-    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100"), False),
+    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100", resumed=True), True),
     ("a refused list is tried again", Start(), DOWN, Start(1), True),
     ("also when asking for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
 ]
@@ -47,9 +47,16 @@ def test_the_machine(state: State, heard: informer.Heard, after: State, tells: b
 
 def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
     waits = [informer.step(Start(failures), DOWN, 0.0).wait for failures in range(8)]
-    assert waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    assert waits == [0.8, 1.6, 3.2, 6.4, 12.0, 12.0, 12.0, 12.0]
     assert informer.step(Start(), DOWN, 0.5).wait == 0.8 * 1.5
     assert informer.step(Following("7"), Ended(600), 0.5).wait == 0
+
+
+def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> None:
+    resumed = informer.step(Returning("7", 5), WorldVersion("9"), 0.0).state
+    assert informer.step(resumed, Ended(0.1, GONE), 0.0).wait == 0
+    listed = informer.step(Start(6), LISTING, 0.0).state
+    assert informer.step(listed, Ended(0.1, GONE), 0.0).wait == 12.0
 
 
 def test_a_server_that_names_a_wait_gets_it() -> None:

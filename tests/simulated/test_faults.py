@@ -1,7 +1,7 @@
 """What never gets well by itself: no crash, no flood, always a word that says why, and when it is over all goes on.
 
-The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled up to 30 s, and up to twice that
-by chance: after a minute each of the four kinds asks at most three times a minute, at most two requests each: 24. A turn that fails
+The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled up to 12 s, and up to twice that
+by chance: after a minute each of the four kinds asks at most five times a minute, at most two requests each: 40. A turn that fails
 waits 5 ms, doubled: after a minute the next one is 40 s away, and news and the regular look can bring it at most now and then.
 """
 

@@ -1,0 +1,133 @@
+"""An API server that falls over, is away, or comes back as it was before: the installed service goes on, and floods nobody."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.faults.conftest import NODES
+from tests.faults.fleets import agents, image, images, there
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+AGENTS = 40
+
+
+def pods(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
+    """Agent and node of each pod, sorted."""
+    found = plane.request("GET", f"/api/v1/namespaces/{space}/pods")["items"]
+    return sorted((pod["metadata"]["ownerReferences"][0]["name"], pod["spec"].get("nodeName", "")) for pod in found)
+
+
+def everywhere(count: int) -> list[tuple[str, str]]:
+    return [(f"agent-{n:02d}", f"node-{node:03d}") for n in range(count) for node in range(NODES)]
+
+
+def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    commit = upstream.commit(agents(space, AGENTS))
+    with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
+        until(lambda: len(there(plane, space)) >= AGENTS // 4, log.read_text)
+        plane.stop_api_server()
+        until(lambda: "can't be reached" in log.read_text(), log.read_text)
+        plane.start_api_server()
+        survivors = there(plane, space)
+        until(lambda: f"commit {commit[:12]} is applied" in log.read_text(), log.read_text, 60)
+        found = there(plane, space)
+        assert len(found) == AGENTS
+        # What was there is not written again.
+        versions = {name: body["metadata"]["generation"] for name, body in found.items() if name in survivors}
+        assert set(versions.values()) == {1}
+        assert process.poll() is None
+        assert "Traceback" not in log.read_text()
+
+
+def asked_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
+    """When the service's requests came in, after then; seconds since 1970."""
+    found = {}
+    for line in plane.audit_log.read_text().splitlines():
+        if '"userAgent":"gitops-ds' in line:
+            told = json.loads(line)
+            found[told["auditID"]] = datetime.datetime.fromisoformat(told["requestReceivedTimestamp"]).timestamp()
+    return sorted(at for at in found.values() if at >= since)
+
+
+def in_a_second(times: list[float]) -> int:
+    """The most that came in within any one second."""
+    window: collections.deque[float] = collections.deque()
+    most = 0
+    for at in times:
+        window.append(at)
+        while window[0] <= at - 1:
+            window.popleft()
+        most = max(most, len(window))
+    return most
+
+
+def test_an_api_server_that_comes_back_is_not_flooded_and_all_is_in_step_soon(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    first = upstream.commit(agents(space, AGENTS))
+    with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
+        until(lambda: f"commit {first[:12]} is applied" in log.read_text(), log.read_text, 60)
+        until(lambda: time.time() - asked_after(plane, 0)[-1] > 3, log.read_text, 60)
+        plane.stop_api_server()
+        upstream.commit(agents(space, 5, tag=2))
+        time.sleep(20)  # the time away is what is tried: until the longest waits are reached
+        back = time.time()
+        plane.start_api_server()
+        ready = time.time()
+        until(lambda: list(images(plane, space).values()).count(image(2)) == 5, log.read_text, 60)
+        assert time.time() - ready < 30
+        plane.request("DELETE", f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-07")
+        until(lambda: len(there(plane, space)) == AGENTS, log.read_text, 60)
+        assert in_a_second(asked_after(plane, back)) <= 20
+        assert process.poll() is None
+
+
+def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        json.dumps(
+            {
+                "repository": {"url": str(upstream.path), "interval": "1s", "allowLocal": True},
+                "controller": {"powers": "full", "scheduling": "direct"},
+            }
+        )
+    )
+    upstream.commit(agents(space, 2))
+    with running(tmp_path, plane, "--settings", str(settings)) as (process, log):
+        until(lambda: pods(plane, space) == everywhere(2), log.read_text, 60)
+        plane.backup(tmp_path / "backup")
+        for tag in range(2, 7):  # so that the world gets well ahead of its backup
+            upstream.commit(agents(space, 4, tag))
+            until(lambda tag=tag: set(images(plane, space).values()) == {image(tag)}, log.read_text, 60)  # type: ignore[misc]
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+        before = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
+        plane.restore(tmp_path / "backup")
+        until(lambda: set(images(plane, space).values()) == {image(6)}, log.read_text, 60)
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+        after = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
+        assert {name for name in after if after[name] == before[name]} == {"agent-00", "agent-01"}  # the others were lost
+        # No watch is silent: what happens now is seen, though its version is one that was seen before.
+        patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": image(99)}]}}}}
+        path = f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-01"
+        plane.request("PATCH", path, patch, "application/strategic-merge-patch+json")
+        until(lambda: images(plane, space)["agent-01"] == image(6), log.read_text, 60)
+        gone = plane.request("GET", f"/api/v1/namespaces/{space}/pods")["items"][0]["metadata"]["name"]
+        plane.request("DELETE", f"/api/v1/namespaces/{space}/pods/{gone}?gracePeriodSeconds=0")
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+        assert process.poll() is None
+        assert "Traceback" not in log.read_text()

@@ -1,0 +1,99 @@
+"""A wall clock that jumps: what is compared, waited for and written goes on as if it had not, for waiting is not by that clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from gitops_ds.app import scheduling
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import NodeSpec, virtual_time
+from gitops_ds.controller import sync
+from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.model import deployment
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.model.record import Record
+from gitops_ds.pipeline import prepare
+from gitops_ds.settings.repository import RepositorySettings
+from tests.simulated.test_deployer_loop import AGENT, History, Scene
+
+JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
+
+
+def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> None:
+    async def main() -> None:
+        async with simulated.Cluster() as cluster:
+            cluster.add_nodes([NodeSpec("node-1")])
+            history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
+            history.push(AGENT.format(tag="0"))
+            timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+            asked = Asked(patience=0.0)
+            loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            running = asyncio.create_task(loop.run())
+            scene = Scene(cluster, client, history, loop, heard)
+            for tag, hours in enumerate(JUMPS, 1):
+                skew[0] = hours * 3600
+                history.push(AGENT.format(tag=tag))
+                await scene.settle()
+                assert await scene.image() == str(tag)
+                containers = [{"name": "agent", "image": "example.com/agent:by-hand"}]
+                patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+                await cluster.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+                client.count.reset()
+                await scene.settle()
+                assert await scene.image() == str(tag)
+                assert client.count.total < 60  # a minute
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+@pytest.mark.parametrize("hours", JUMPS)
+def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: float) -> None:
+    async def main() -> None:
+        async with simulated.Cluster() as cluster:
+            cluster.add_nodes([NodeSpec("node-1")])
+            history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
+            history.push(AGENT.format(tag="1"))
+            timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+            asked = replace(Asked(patience=0.0), compare_every=300.0)
+            loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            running = asyncio.create_task(loop.run())
+            scene = Scene(cluster, client, history, loop, heard)
+            await scene.settle()
+            skew[0] = hours * 3600
+            heard.clear()
+            for _ in range(20):
+                await scene.settle()
+            compared = [told for told in heard if isinstance(told, deployment.PassEnded)]
+            assert 3 <= len(compared) <= 5
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> None:
+    async def main() -> None:
+        clock, skew, ticks = asyncio.get_running_loop().time, [0.0], list[float]()
+        trigger = scheduling.trigger_of(RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=0.0))
+        schedule = scheduling.Schedule(trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0])
+        await asyncio.sleep(600)
+        assert len(ticks) == 1
+        for number, hours in enumerate(JUMPS, 2):
+            skew[0] = hours * 3600
+            await asyncio.sleep(600)
+            assert len(ticks) == number
+        schedule.shutdown()
+        skew[0] = 0.0
+        await asyncio.sleep(600)
+        assert len(ticks) == 1 + len(JUMPS)
+
+    virtual_time.run(main())

@@ -1,0 +1,89 @@
+"""SIGTERM at any instant: the service ends within five seconds, leaves nothing half done, and the next one goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.faults.fleets import agents, image, images, there
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+AGENTS, TIMES = 30, 20
+COMMIT = "gitops-ds.io/commit"
+
+
+def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The code that it ended with, in time. What it waited for a core of a busy machine is not its own."""
+    began, before, waited = time.monotonic(), for_a_core(process.pid), 0.0
+    process.send_signal(signal.SIGTERM)
+    while process.poll() is None:
+        waited = max(waited, for_a_core(process.pid) - before)
+        time.sleep(0.01)
+    assert time.monotonic() - began - waited < 5, (waited, log.read_text())
+    assert "Traceback" not in log.read_text(), log.read_text()
+    return process.wait()
+
+
+def for_a_core(pid: int) -> float:
+    """Seconds that its threads were ready to run and did not. https://docs.kernel.org/scheduler/sched-stats.html"""
+    waited = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):
+            waited += int(thread.read_text().split()[1])
+    return waited / 1e9
+
+
+def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+    upstream, chance = gitservers.Upstream(tmp_path / "fleet"), random.Random(20)
+    words = ("-C", str(upstream.path), "--interval", "1s")
+    commits: dict[str, str] = {}
+    for tag in range(1, TIMES + 1):
+        commits[upstream.commit(agents(space, AGENTS, tag))] = image(tag)
+        with running(tmp_path, plane, *words) as (process, log):
+            if tag % 5 == 0:  # before it is anything
+                time.sleep(chance.uniform(0.0, 0.5))
+                assert asked_to_stop(process, log) in (0, -signal.SIGTERM)
+            else:
+                until(lambda log=log: "ready: " in log.read_text(), log.read_text, 60)  # type: ignore[misc]
+                time.sleep(chance.uniform(0.0, 1.5))
+                assert asked_to_stop(process, log) == 0
+        for body in there(plane, space).values():  # each is whole: as one commit says, and as it says of itself
+            containers = body["spec"]["template"]["spec"]["containers"]
+            assert [container["image"] for container in containers] == [commits[body["metadata"]["annotations"][COMMIT]]]
+        assert not list((tmp_path / "cache").rglob("access-*"))
+        assert not list((tmp_path / "cache").rglob("*.lock"))
+    with running(tmp_path, plane, *words) as (_, log):
+        until(lambda: list(images(plane, space).values()) == [image(TIMES)] * AGENTS, log.read_text, 60)
+
+
+def test_while_the_git_server_hangs(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+    with (
+        gitservers.silent_server() as port,
+        running(tmp_path, plane, "-C", f"https://127.0.0.1:{port}/fleet", "--interval", "1s") as (process, log),
+    ):
+        until(lambda: "ready: " in log.read_text(), log.read_text, 60)
+        until(lambda: bool(list((tmp_path / "cache").rglob("access-*"))), log.read_text, 60)
+        time.sleep(0.5)
+        assert asked_to_stop(process, log) == 0
+        assert not list((tmp_path / "cache").rglob("access-*"))
+
+
+def test_while_the_api_server_hangs(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit(agents(space, AGENTS))
+    with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
+        until(lambda: len(there(plane, space)) >= AGENTS // 3, log.read_text, 60)
+        server = plane.processes["apiserver"]
+        server.send_signal(signal.SIGSTOP)
+        try:
+            assert asked_to_stop(process, log) == 0
+        finally:
+            server.send_signal(signal.SIGCONT)
