@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitops_ds.app import clusters, leading
+from gitops_ds.app import clusters, leading, spanning
 from gitops_ds.app.clusters import Connection
 from gitops_ds.app.parts import Part
 from gitops_ds.cluster.fence import Fence
@@ -90,6 +90,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     stopping, hearers, fence, tally = _asked_to_stop(), Hearers([emit]), Fence(leading.steady), Tally()
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(spanning.exported(say))
         if service.journal.path:
             journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
             stack.callback(journal.close)

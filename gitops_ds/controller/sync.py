@@ -20,6 +20,7 @@ from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests, pushed_commit
+from gitops_ds.model import spans
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import (
@@ -57,7 +58,7 @@ class Loop:
 
     def __init__(self, source: Source, place: Place, asked: Asked, emit: Emit, timing: Timing) -> None:
         """Nothing runs until `run`."""
-        self._source = replace(source, tip=self._timed(source.tip), snapshot=self._timed(source.snapshot))
+        self._source = replace(source, tip=self._timed("tip", source.tip), snapshot=self._timed("snapshot", source.snapshot))
         self._asked, self._emit, self._timing = asked, self._say, timing
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
@@ -86,13 +87,13 @@ class Loop:
         self._moved = 0.0
         self.first_pass = asyncio.Event()
 
-    def _timed(self, talk: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def _timed(self, of: str, talk: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """The same talk with Git; how long it took is told."""
 
         async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
             began, well = asyncio.get_running_loop().time(), False
             try:
-                with spans.span("git", talk=getattr(talk, "__name__", "")):
+                with spans.span("git", of=of):
                     found = await talk(*args, **kwargs)
                 well = True
                 return found
@@ -324,11 +325,12 @@ class Loop:
             why = "held" if self._choice.held else "not applied, and there is no earlier good one"
             self._outcome = f"failure: commit {tip[:12]} is {why}"
             return False
-        bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
-        resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
-        seen = await self._caches.live(resources)
-        asked = self._asks(bundle.manifests, steering)
-        draft = await deploy.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
+        with spans.span("plan", commit=tip):
+            bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
+            resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
+            seen = await self._caches.live(resources)
+            asked = self._asks(bundle.manifests, steering)
+            draft = await deploy.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
         self._tell_withheld(draft.plan.refusals)
         if steering.suspended:
             self._state = await deploy.compare(self._place, draft, self._emit, self._timing.clock)
@@ -338,7 +340,8 @@ class Loop:
         if draft.plan.writes and await self._requests.look(anew=True) != steering:
             self.ask()  # somebody asked for something meanwhile, maybe to write nothing
             return False
-        ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
+        with spans.span("apply", plan=draft.plan.hash):
+            ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
         self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
         self._outcome = _outcome(tip, ended)
         self._compared = self._timing.clock()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gitops_ds.kinds import pools
+from gitops_ds.model import spans
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Finding
@@ -53,13 +54,15 @@ def prepare(
     `files`: the repository's own files were judged already, for another cluster.
     Raises UsageError for a cluster that the repository doesn't describe.
     """
-    bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
+    with spans.span("render"):
+        bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
     ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
     census = pools.census(bundle.cluster, live) if live is not None else None
     fleet = Fleet(bundle.manifests, census, bundle.expected, ignored)
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
     told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
-    found = dict.fromkeys((*told, *check.check(bundle, snapshot, fleet, files=files)))
+    with spans.span("check"):
+        found = dict.fromkeys((*told, *check.check(bundle, snapshot, fleet, files=files)))
     blamed = {finding.object for finding in found}
     clean = frozenset(manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed)
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)

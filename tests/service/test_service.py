@@ -27,11 +27,13 @@ def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 30
 
 
 @contextlib.contextmanager
-def running(directory: Path, plane: controlplane.ControlPlane, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def running(
+    directory: Path, plane: controlplane.ControlPlane, *options: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The service and the file of its log; it is gone afterwards."""
     log = directory / "log"
     words = (PROGRAM, "run", "--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test", *options)
-    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache")}
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache"), **variables}
     with log.open("wb") as stream:
         process = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:

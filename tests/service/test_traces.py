@@ -1,0 +1,167 @@
+"""With a collector in the environment each pass is a trace with its parts, no secret in it; without one nothing is imported."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gitops_ds import errors
+from gitops_ds.app import spanning
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller.deploy import Asked
+from gitops_ds.model import spans
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import running, until
+from tests.simulated.test_deployer_loop import AGENT, History, loop_on
+
+
+def traced(work: Any) -> Sequence[ReadableSpan]:
+    """The spans of what the work does."""
+    exporter = InMemorySpanExporter()
+    with spanning.exported_to(exporter):
+        virtual_time.run(work())
+    return exporter.get_finished_spans()
+
+
+def tree(found: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
+    """Each span without a parent, with its children in the order in which they began."""
+    below = {span.context.span_id: list[ReadableSpan]() for span in found if span.context}
+    for span in found:
+        if span.parent is not None:
+            below[span.parent.span_id].append(span)
+    roots = sorted((span for span in found if span.parent is None), key=lambda span: span.start_time or 0)
+    return [
+        (one.name, [c.name for c in sorted(below[one.context.span_id], key=lambda c: c.start_time or 0)])
+        for one in roots
+        if one.context
+    ]
+
+
+async def two_passes(history: History) -> None:
+    async with simulated.Cluster() as cluster:
+        loop = loop_on(cluster, cluster.client(), history, [], Asked(patience=0.0))
+        going = asyncio.create_task(loop.run())
+        await asyncio.sleep(60)
+        loop.ask()
+        await asyncio.sleep(5)
+        loop.stop()
+        await going
+
+
+def test_a_pass_is_a_span_with_its_parts_below_it() -> None:
+    async def work() -> None:
+        history = History()
+        history.push(AGENT.format(tag="1"))
+        await two_passes(history)
+
+    first, *_, last = tree(traced(work))
+    assert first == ("pass", ["git", "git", "render", "check", "plan", "apply"])
+    assert last == ("pass", ["git"])
+
+
+def test_of_an_error_the_kind_is_told_and_no_word() -> None:
+    async def work() -> None:
+        class Secretive(History):
+            async def tip(self) -> Any:
+                raise errors.SourceDenied("https://bot:hunter2@git.example.com refused")
+
+        await two_passes(Secretive())
+
+    found = traced(work)
+    assert {(span.name, span.status.description) for span in found} == {("pass", "SourceDenied"), ("git", "SourceDenied")}
+    assert "hunter2" not in "".join(span.to_json() for span in found)
+
+
+def test_nobody_listens_unless_told_to() -> None:
+    assert spans.listener.get() is None
+    with spans.span("pass", owner="x"), spans.span("git"):
+        pass
+    with spanning.exported_to(InMemorySpanExporter()):
+        assert spans.listener.get() is not None
+    assert spans.listener.get() is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "on"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "True"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_the_environment_says_whether_traces_are_sent(environment: dict[str, str], on: bool) -> None:
+    assert spanning.wanted(environment) is on
+
+
+def test_without_a_collector_nothing_of_it_is_imported() -> None:
+    words = "import sys, gitops_ds.app.service; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    assert subprocess.run((sys.executable, "-c", words), env=gitservers.GIT_ENVIRONMENT, check=False).returncode == 0
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes what an OTLP exporter posts."""
+
+    taken: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        self.taken.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+    taken: list[tuple[str, bytes]] = []
+    handler = type("Taking", (Collector,), {"taken": taken})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, taken
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.controlplane
+@pytest.mark.xdist_group("control-plane")
+def test_the_installed_service_sends_its_passes_to_a_collector(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+    control_plane.kubectl("create", "namespace", "traced")
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit({"agent.json": json.dumps(daemonset("agent", "registry.example.com/agent:1", "traced"))})
+    with collecting() as (port, taken):
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "200"}
+        with running(tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", **variables) as (_, log):
+            until(lambda: any("apply" in told for told in map(names, taken)), log.read_text, 60)
+    assert {path for path, _ in taken} == {"/v1/traces"}
+    everything = {name for told in map(names, taken) for name in told}
+    assert everything == {"pass", "git", "render", "check", "plan", "apply"}
+    request = ExportTraceServiceRequest.FromString(taken[0][1])
+    about = {pair.key: pair.value.string_value for pair in request.resource_spans[0].resource.attributes}
+    assert about["service.name"] == "gitops-ds"
+    control_plane.kubectl("delete", "namespace", "traced", "--wait=false")
+
+
+def names(told: tuple[str, bytes]) -> set[str]:
+    request = ExportTraceServiceRequest.FromString(told[1])
+    return {span.name for group in request.resource_spans for scope in group.scope_spans for span in scope.spans}
