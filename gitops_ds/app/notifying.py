@@ -35,6 +35,7 @@ from gitops_ds.source import address
 _KEY = "news.json"
 SETTLE = 2.0  # seconds after a change until it is written, with what follows
 RETRY = 15.0  # seconds
+HEARD = 1_000  # pieces of news, while the API server does not answer
 
 
 class Deployer(Protocol):
@@ -98,6 +99,7 @@ class Notifying:
         item = self._fold.hear(told, repository) if self._acting else None
         if item is not None:
             self._heard.append(item)
+            del self._heard[:-HEARD]
             self._spread()
 
     def _spread(self) -> None:

@@ -96,6 +96,8 @@ def _check(reply: aiohttp.ClientResponse) -> None:
 
 def _why(error: Exception) -> str:
     """Without the address, which an error's own words hold."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "its certificate is not trusted, or TLS fails"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     return (inner.strerror if isinstance(inner, OSError) and inner.strerror else "") or type(error).__name__
 

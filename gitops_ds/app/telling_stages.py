@@ -15,7 +15,7 @@ from gitops_ds.forges.dialects import State
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded
+from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed
 from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.record import Record
 from gitops_ds.model.steering import CommitHeld, Suspended
@@ -103,6 +103,8 @@ class Courses:
                 self._stands(commit, waits=f"held: {reason}")
             case Suspended(commit=str(commit), changes=changes):
                 self._stands(commit, waits=f"suspended: {changes} changes wait")
+            case PassFailed(message=message, retry_in=None) if self.open and not self.open[-1].applied:
+                self.open[-1].trouble = f"not applied: {message}"  # only a person can help
             case PassEnded(commit=str(commit)):
                 self._ended(told, commit)
             case _:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,21 +18,22 @@ from gitops_ds.app import telling
 from gitops_ds.model.news import News, Topic
 from gitops_ds.report.news import Format, Letter
 from gitops_ds.settings.notify import ReceiverSettings
+from tests import gitservers
 
 LETTER = Letter([News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def receiver(answer: Answer) -> AsyncIterator[str]:
+async def receiver(answer: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_route("*", "/{any:.*}", answer)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/services/T0/B0/the-secret-part"
+        yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}/services/T0/B0/the-secret-part"
     finally:
         await runner.cleanup()
 
@@ -101,6 +103,22 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     error = asyncio.run(posted(tmp_path, answer))
     assert "redirect (307)" in str(error)
     assert len(asked) == 1
+
+
+def test_a_certificate_of_nobody_we_know_is_not_accepted(tmp_path: Path) -> None:
+    key, certificate, _ = gitservers._certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def answer(request: web.Request) -> web.Response:
+        raise AssertionError
+
+    async def main() -> None:
+        async with receiver(answer, context) as url:
+            await telling.post(settings(tmp_path, url), LETTER)
+
+    with pytest.raises(telling.NotTaken, match="its certificate is not trusted"):
+        asyncio.run(main())
 
 
 def test_a_receiver_that_hangs_is_given_up(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, Observation, Tally
-from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, State
+from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed, State
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Record
@@ -165,6 +165,16 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes wait")]
 
 
+def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), PassFailed(0.0, "the server gave no answer", 5.0))
+    assert forge.look() == [("1", "pending", "applying")]
+    forge.hear(PassFailed(0.0, "namespaces is forbidden"))
+    assert forge.look() == [("1", "failure", "not applied: namespaces is forbidden")]
+    forge.hear(wrote(A), ended(ONE))
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+
+
 def test_after_a_restart_it_goes_on_where_it_was_and_waits_until_it_sees_the_agents() -> None:
     forge = Forge()
     forge.hear(new(ONE), wrote(A), ended(ONE))
@@ -193,6 +203,7 @@ RECORDS = st.one_of(
     st.builds(wrote, st.sampled_from([A, B])),
     st.builds(ended, COMMITS),
     st.builds(lambda commit: ended(commit, Refusal("refused", "no", A)), COMMITS),
+    st.just(PassFailed(0.0, "no")),
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
     st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
 )
