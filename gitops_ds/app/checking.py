@@ -111,9 +111,10 @@ async def check(repository: repositories.Named, at: str | None, wanted: Wanted) 
     return of(await sides(repository, at, wanted), wanted)
 
 
-async def sides(repository: repositories.Named, at: str | None, wanted: Wanted) -> Sides:
-    """Reads what a check looks at."""
-    head = replace(await repositories.snapshot(repository, at), known=wanted.known)
+async def sides(repository: repositories.Named, at: str | None, wanted: Wanted, standing: Snapshot | None = None) -> Sides:
+    """Reads what a check looks at; `standing` is the work tree, where it was read already."""
+    read = repositories.expanded(standing, repository.allowed) if standing else repositories.snapshot(repository, at)
+    head = replace(await read, known=wanted.known)
     live = _inventories(wanted.inventory, head)
     base = None
     if wanted.base is not None:

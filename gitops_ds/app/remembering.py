@@ -13,24 +13,23 @@ import secrets
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
-import ruamel.yaml
 
 from gitops_ds.app import repositories
-from gitops_ds.app.checking import Checked
 from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.objects import Digest
-from gitops_ds.render import bundle as rendering
-from gitops_ds.render import drafts
 from gitops_ds.source import kept
-from gitops_ds.validate import check
+
+if TYPE_CHECKING:
+    from gitops_ds.app.checking import Checked
 
 # Fewer files are read faster than looked up: the start of a program is most of the time then.
 _FEW: Final = 100
@@ -65,13 +64,17 @@ class Memory:
             return NOTHING
         first, *lines = data.split(b"\n")
         told = orjson.loads(first)
-        if told["version"] != _version():
+        if told["version"] != version():
             return NOTHING
         clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
         return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
     def save(self, known: Known, checked: Checked) -> None:
         """Keeps what is new, and of what was known and not asked for no more than as much again."""
+        from gitops_ds.render import bundle as rendering
+        from gitops_ds.render import drafts
+        from gitops_ds.validate import check
+
         objects = rendering.objects(checked.snapshot)
         fresh = [path for path, one in objects.items() if drafts.is_news(one)]
         clean: dict[str, frozenset[Digest]] = {}
@@ -89,7 +92,7 @@ class Memory:
         if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
             asked = {**known.files, **asked}
             clean = {name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())}) for name in {**known.clean, **clean}}
-        told = {"version": _version(), "clean": {name: sorted(digests) for name, digests in clean.items()}}
+        told = {"version": version(), "clean": {name: sorted(digests) for name, digests in clean.items()}}
         lines = chain(asked.items(), ((names[path], line) for path in fresh if (line := drafts.remember(objects[path]))))
         written = (b"\n" + name.encode() + line for name, line in lines)
         kept.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
@@ -100,14 +103,22 @@ def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
 
 
 @cache  # a save asks again
-def _version() -> str:
+def version(judges: tuple[str, ...] = _JUDGES) -> str:
     """A name for the code and the schemas that judge, and for what reads YAML: a number says nothing of code in the making."""
-    parts: list[str | bytes] = [sys.version, ruamel.yaml.__version__]
-    for name in _JUDGES:
-        folder = (Path(__file__).parent.parent / name).resolve()
-        for file in sorted(file for pattern in ("*.py", "*.json", "*.gz") for file in folder.rglob(pattern)):
-            parts += [file.name, file.read_bytes()]
+    parts: list[str | bytes] = [sys.version, *_yaml()]
+    for name in judges:
+        for where, _, names in sorted(os.walk((Path(__file__).parent.parent / name).resolve())):
+            for file in sorted(one for one in names if one.endswith((".py", ".json", ".gz"))):
+                parts += [file, Path(where, file).read_bytes()]
     return kept.key(*parts)
+
+
+def _yaml() -> Iterator[bytes]:
+    """What says the version of the reader of YAML, which is not imported for that."""
+    for name in ("ruamel.yaml", "_ruamel_yaml"):
+        found = find_spec(name)
+        if found and found.origin:
+            yield Path(found.origin).read_bytes()
 
 
 def _own_secret() -> bytes | None:

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import bundle, charts
-from gitops_ds.source import address, expand, worktree
+from gitops_ds.source import address, worktree
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
-from gitops_ds.source.programs import Means
 
 if TYPE_CHECKING:  # a work tree outside Git is checked without any of it
     from gitops_ds.source.repository import Repository
@@ -124,13 +122,20 @@ async def commit_snapshot(repository: Repository, at: str | None, path: str) -> 
 async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
     """The snapshot of a commit, its kustomizations and charts expanded."""
     await repository.fetch(commit)
-    return await _expanded(await repository.snapshot(commit, path), repository.allowed)
+    return await expanded(await repository.snapshot(commit, path), repository.allowed)
+
+
+def standing(repository: Named) -> Snapshot:
+    """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that is elsewhere."""
+    if repository.directory is None:
+        raise errors.UsageError(f"{repository.display} has no work tree")
+    return worktree.snapshot(repository.directory, repository.path)
 
 
 async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
     """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
     if repository.directory is not None and at is None and not committed:
-        return await _expanded(worktree.snapshot(repository.directory, repository.path), repository.allowed)
+        return await expanded(standing(repository), repository.allowed)
     async with opened(repository) as found:
         return await commit_snapshot(found, at, repository.path)
 
@@ -147,7 +152,12 @@ async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapsho
         return await snapshot_of(found, await found.merge_base(tip, head) or tip, repository.path)
 
 
-async def _expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
+async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
+    """The snapshot with its kustomizations and charts, as far as programs may run."""
+    from gitops_ds.render import bundle, charts
+    from gitops_ds.source import expand
+    from gitops_ds.source.programs import Means
+
     which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
     return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitops_ds import errors
-from gitops_ds.app.checking import Checked
 from gitops_ds.app.repositories import Named
+
+if TYPE_CHECKING:
+    from gitops_ds.app.checking import Checked
 
 
 def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

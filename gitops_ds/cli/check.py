@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +14,10 @@ from gitops_ds.cli import options, outputs
 if TYPE_CHECKING:
     from gitops_ds.app.checking import Checked
     from gitops_ds.app.clusters import Connection
+    from gitops_ds.app.remembering import Memory
+    from gitops_ds.app.repositories import Named
     from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.report.findings import Report
 
 _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on GitHub Actions github."
 
@@ -59,60 +65,126 @@ def _explain(rule: str) -> int:
     return 0
 
 
+async def _check(given: dict[str, Any]) -> int:
+    from datetime import UTC, datetime
+
+    from gitops_ds.app import remembering, repositories, selecting
+    from gitops_ds.app.recalling import Question
+    from gitops_ds.model.finding import Severity
+    from gitops_ds.report import findings
+    from gitops_ds.source.allowed import NOTHING
+
+    named, files = selecting.apart(given["repository"], given["files"])
+    repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
+    asked = _Asked(
+        given,
+        repository,
+        selecting.inside(files, repository),
+        datetime.now(UTC).date(),
+        _baseline(given["baseline"]),
+        None if given["no_cache"] else remembering.Memory.of(repository),
+        repositories.standing(repository) if repository.directory is not None and given["revision"] is None else None,
+    )
+    if asked.fix and asked.standing is None:
+        raise click.UsageError("--fix changes the files of a work tree: name a directory, and no --revision")
+    words = asked.words()
+    question = Question(asked.memory, words, asked.standing) if asked.memory and asked.standing and words else None
+    report = question.answer() if question else None
+    snapshot, skipped = asked.standing, list[str]()
+    if report is None or snapshot is None:
+        report, snapshot, skipped = await _judged(asked)
+        if question:
+            question.keep(report, snapshot)
+    outputs.write(report, outputs.about(given, snapshot, repository.path), given["output"], quiet=given["quiet"])
+    if given["verbose"]:
+        for name in skipped:
+            options.say(f"no Kubernetes object: {name}")
+    return 1 if findings.at_or_above(report.findings, Severity(given["fail_on"])) else 0
+
+
+def _baseline(file: str | None) -> frozenset[str]:
+    if not file:
+        return frozenset()
+    from gitops_ds.app import answering
+
+    return answering.read_baseline(file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a check is asked: the command line, and what it stands for. `standing` is the work tree; None: a revision is meant."""
+
+    given: dict[str, Any]
+    repository: Named
+    names: frozenset[str]
+    today: date
+    baseline: frozenset[str]
+    memory: Memory | None
+    standing: Snapshot | None
+
+    @property
+    def fix(self) -> bool:
+        """Whether files shall be mended."""
+        return bool(self.given["fix"] or self.given["fix_unsafe"])
+
+    @property
+    def with_fixes(self) -> bool:
+        """Whether the report shall say how the files would change."""
+        return any(format == "sarif" for format, _ in self.given["output"])
+
+    def words(self) -> tuple[str, ...]:
+        """All that the report hangs on beside the files; nothing where it hangs on more than words can say."""
+        given = self.given
+        alone = ("base", "inventory", "live", "require_live", "verbose")
+        if self.fix or self.with_fixes or self.names or any(given[name] for name in alone):
+            return ()
+        said = (given["clusters"], given["namespace"], self.repository.allowed, sorted(self.baseline))
+        return (*map(repr, said), self.today.isoformat())
+
+
+async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
+    """The report, the files that it is of, and those of them that hold no object."""
+    from gitops_ds.app import answering, checking, selecting
+    from gitops_ds.model.known import Known
+
+    given, memory = asked.given, asked.memory
+    wanted = checking.Wanted(
+        given["clusters"],
+        given["namespace"],
+        given["base"],
+        given["inventory"],
+        _connection(given) if given["live"] or given["require_live"] else None,
+        require_live=given["require_live"],
+        known=memory.load() if memory else Known(),
+    )
+    sides = await checking.sides(asked.repository, given["revision"], wanted, asked.standing)
+
+    def judged(head: Snapshot) -> Checked:
+        found = answering.without(checking.of(sides.with_head(head), wanted), asked.today, asked.baseline)
+        return selecting.only(found, asked.names)
+
+    checked = judged(sides.head)
+    if memory:
+        memory.save(wanted.known, checked)
+    if asked.fix:
+        checked = _fixed(asked, checked, judged)
+    skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})
+    fixable = outputs.fixable(checked, tried=[asked.fix, given["fix_unsafe"]]) if asked.standing else (0, 0)
+    report = outputs.report(checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes)
+    return report, checked.snapshot, skipped
+
+
 def _connection(given: dict[str, Any]) -> Connection:
     from gitops_ds.app import clusters
 
     return clusters.Connection(given["kubeconfig"], given["context"])
 
 
-async def _check(given: dict[str, Any]) -> int:
-    from datetime import UTC, datetime
+def _fixed(asked: _Asked, checked: Checked, judged: Callable[[Snapshot], Checked]) -> Checked:
+    """The check of the files that were mended."""
+    from gitops_ds.app import fixing
 
-    from gitops_ds.app import answering, checking, remembering, repositories, selecting
-    from gitops_ds.model.finding import Severity
-    from gitops_ds.model.known import Known
-    from gitops_ds.report import findings
-    from gitops_ds.source.allowed import NOTHING
-
-    named, files = selecting.apart(given["repository"], given["files"])
-    repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
-    names = selecting.inside(files, repository)
-    live = _connection(given) if given["live"] or given["require_live"] else None
-    memory = None if given["no_cache"] else remembering.Memory.of(repository)
-    asked = checking.Wanted(
-        given["clusters"],
-        given["namespace"],
-        given["base"],
-        given["inventory"],
-        live,
-        require_live=given["require_live"],
-        known=memory.load() if memory else Known(),
-    )
-    baseline = answering.read_baseline(given["baseline"]) if given["baseline"] else frozenset()
-    fix, in_work_tree = given["fix"] or given["fix_unsafe"], repository.directory is not None and given["revision"] is None
-    if fix and not in_work_tree:
-        raise click.UsageError("--fix changes the files of a work tree: name a directory, and no --revision")
-    sides = await checking.sides(repository, given["revision"], asked)
-    today = datetime.now(UTC).date()
-
-    def judged(head: Snapshot) -> Checked:
-        return selecting.only(answering.without(checking.of(sides.with_head(head), asked), today, baseline), names)
-
-    checked = judged(sides.head)
-    if memory:
-        memory.save(asked.known, checked)
-    if fix:
-        from gitops_ds.app import fixing
-
-        fixed = fixing.fix(checked, judged, unsafe=given["fix_unsafe"])
-        fixing.write(fixed, repository, sides.head)
-        outputs.tell_fixes(fixed, quiet=given["quiet"])
-        checked = fixed.checked
-    fixable = outputs.fixable(checked, tried=[fix, given["fix_unsafe"]]) if in_work_tree else (0, 0)
-    with_fixes = any(format == "sarif" for format, _ in given["output"])
-    report = outputs.report(checked, repository.path, fixable=fixable, with_fixes=with_fixes)
-    outputs.write(report, outputs.about(given, checked.snapshot, repository.path), given["output"], quiet=given["quiet"])
-    if given["verbose"]:
-        for name in sorted({name for one in checked.prepared for name in one.bundle.skipped}):
-            options.say(f"no Kubernetes object: {name}")
-    return 1 if findings.at_or_above(checked.findings, Severity(given["fail_on"])) else 0
+    fixed = fixing.fix(checked, judged, unsafe=asked.given["fix_unsafe"])
+    fixing.write(fixed, asked.repository, checked.snapshot)
+    outputs.tell_fixes(fixed, quiet=asked.given["quiet"])
+    return fixed.checked

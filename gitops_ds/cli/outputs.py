@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -179,6 +179,7 @@ def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
     from gitops_ds.model.finding import Severity
     from gitops_ds.report.findings import About
 
+    formats = {format for format, _ in given["output"]}
     commit = snapshot.commit
     merged = environment.checked_out(os.environ)
     sha = commit.id if commit else merged
@@ -194,16 +195,19 @@ def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
         full=environment.run_link(os.environ),
         at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
         fail_on=Severity(given["fail_on"]),
-        rules=_rules(with_pages=any(format == "sarif" for format, _ in given["output"])),
+        rules=_rules(formats),
     )
 
 
-def _rules(*, with_pages: bool) -> dict[str, RuleText]:
+def _rules(formats: Collection[str]) -> dict[str, RuleText]:
+    """What is told of rules, in the formats that tell it: it takes as long to put together as some hundred files to check."""
+    if not {"github", "sarif"}.intersection(formats):
+        return {}
     from gitops_ds.report.findings import RuleText
     from gitops_ds.validate import rules
 
     return {
-        rule.id: RuleText(rule.id, rule.summary, rule.severity, rule.refused, _page(rule.id) if with_pages else "")
+        rule.id: RuleText(rule.id, rule.summary, rule.severity, rule.refused, _page(rule.id) if "sarif" in formats else "")
         for rule in rules.RULES
         if rule.on
     }

@@ -241,12 +241,12 @@ def test_the_command_remembers_and_forgets(tmp_path: Path) -> None:
     first = run(home, repository, "--no-cache")
     assert not home.exists()
     assert run(home, repository) == first
-    (entry,) = (home / ".cache/gitops-ds/checks").iterdir()
+    entries = list((home / ".cache/gitops-ds/checks").iterdir())
     key = home / ".local/state/gitops-ds/cache-key"
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (entry, key)] == [0o600, 0o600]
-    written = entry.stat().st_mtime_ns
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (*entries, key)] == [0o600, 0o600, 0o600]  # files, the report, the key
+    written = [entry.stat().st_mtime_ns for entry in entries]
     assert run(home, repository) == first
-    assert entry.stat().st_mtime_ns == written
+    assert [entry.stat().st_mtime_ns for entry in entries] == written
     (repository / "7.yaml").write_text(GOOD.replace("cpu: 50m", "cpu: 5O m"))
     second = run(home, repository)
     assert second == run(home, repository, "--no-cache")
