@@ -9,32 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.controller import choosing, deploy, live, state
+from gitops_ds.controller import choosing, deploy, live, said, state
 from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests, pushed_commit
+from gitops_ds.controller.said import Said
 from gitops_ds.model import spans
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Plan, Refusal
-from gitops_ds.model.deployment import (
-    GitTook,
-    PassEnded,
-    PassFailed,
-    PassTook,
-    State,
-    Unchanged,
-    Withheld,
-)
+from gitops_ds.model.deployment import GitTook, PassFailed, PassTook, State, Unchanged
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
-from gitops_ds.model.steering import Handled, PassedOn, Resumed, Steering, Suspended
+from gitops_ds.model.steering import Handled, PassedOn, Steering
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,13 +55,13 @@ class Loop:
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
         self._choosing = Choosing(self._source, self._emit, timing.clock)
+        self._said = Said(self._emit, timing.clock)
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
         self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._expected: tuple[CommitId, float] | None = None
         self._pushed: str | None = None
         self._outcome, self._spent = "", False
-        self._suspended: Suspended | None = None
         self._busy = False
         self._stir = 0
         self._wish = asyncio.Event()
@@ -83,7 +75,6 @@ class Loop:
         self._settled: tuple[CommitId, int] | None = None
         self._compared, self._due = 0.0, math.inf
         self._member: Member | None = None
-        self._withheld: frozenset[Refusal] = frozenset()
         self._moved = 0.0
         self.first_pass = asyncio.Event()
 
@@ -306,7 +297,7 @@ class Loop:
         stir = self._stir
         tip = await self._source.tip()
         self._look_again(tip)
-        self._tell_resumed(steering)
+        self._said.steered(steering)
         if self._choice is not None and not self._choice.trusted:
             self._choice = self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
@@ -331,10 +322,10 @@ class Loop:
             seen = await self._caches.live(resources)
             asked = self._asks(bundle.manifests, steering)
             draft = await deploy.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
-        self._tell_withheld(draft.plan.refusals)
+        self._said.withheld(draft.plan.refusals)
         if steering.suspended:
             self._state = await deploy.compare(self._place, draft, self._emit, self._timing.clock)
-            self._tell_suspended(draft.plan)
+            self._outcome = self._said.suspended(draft.plan)
             self._settled = (tip, stir)
             return False
         if draft.plan.writes and await self._requests.look(anew=True) != steering:
@@ -343,7 +334,7 @@ class Loop:
         with spans.span("apply", plan=draft.plan.hash):
             ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
         self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
-        self._outcome = _outcome(tip, ended)
+        self._outcome = said.outcome(tip, ended)
         self._compared = self._timing.clock()
         self._due = deploy.due(self._state, asked, self._compared)
         waiting = any(refusal.guard == "waits" for refusal in ended.refusals)
@@ -361,19 +352,6 @@ class Loop:
             return known
         return await state.save(place.cluster, place.namespace, place.owner, replace(known, repository=place.repository))
 
-    def _tell_suspended(self, made: Plan) -> None:
-        """Tells that nothing is written, and again when something else waits."""
-        self._outcome = f"suspended: {len(made.writes)} changes of commit {(made.commit or '')[:12]} wait"
-        told = Suspended(self._timing.clock(), made.commit, len(made.writes))
-        if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
-            self._emit(told)
-        self._suspended = told
-
-    def _tell_resumed(self, steering: Steering) -> None:
-        if self._suspended is not None and not steering.suspended:
-            self._emit(Resumed(self._timing.clock()))
-            self._suspended = None
-
     def _asks(self, named: Iterable[Key], steering: Steering) -> Asked:
         """What is asked of this pass, among the neighbours, who hear what is named."""
         asked = replace(self._asked, approved=steering.approved or self._asked.approved)
@@ -381,21 +359,3 @@ class Loop:
             return asked
         self._member.name(named)
         return replace(asked, neighbours=self._member.neighbours)
-
-    def _tell_withheld(self, refusals: Sequence[Refusal]) -> None:
-        """Tells each refusal once, as long as it stands; drift is told by who finds it."""
-        for refusal in refusals:
-            if refusal not in self._withheld and refusal.guard != "drift":
-                self._emit(Withheld(self._timing.clock(), refusal))
-        self._withheld = frozenset(refusals)
-
-
-def _outcome(tip: CommitId, ended: PassEnded) -> str:
-    failed = deploy.refusals_that_fail(ended.refusals)
-    applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
-    if ended.commit != tip:
-        return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
-    if failed:
-        return f"failure: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
-    kept = "; ".join(refusal.message for refusal in ended.refusals)
-    return f"success: {applied}" + (f"; {kept}" if kept else "")

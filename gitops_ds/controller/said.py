@@ -1,0 +1,55 @@
+"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what a plan leaves undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gitops_ds.controller import deploy
+from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.deployment import PassEnded, Withheld
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Emit
+from gitops_ds.model.steering import Resumed, Steering, Suspended
+
+
+class Said:
+    """What was told so far; `clock` gives seconds since 1970."""
+
+    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+        """Nothing was."""
+        self._emit, self._clock = emit, clock
+        self._suspended: Suspended | None = None
+        self._withheld: frozenset[Refusal] = frozenset()
+
+    def suspended(self, made: Plan) -> str:
+        """Tells that nothing is written, and again when something else waits; how the pass ended, in words."""
+        told = Suspended(self._clock(), made.commit, len(made.writes))
+        if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
+            self._emit(told)
+        self._suspended = told
+        return f"suspended: {len(made.writes)} changes of commit {(made.commit or '')[:12]} wait"
+
+    def steered(self, steering: Steering) -> None:
+        """Tells that it is suspended no longer."""
+        if self._suspended is not None and not steering.suspended:
+            self._emit(Resumed(self._clock()))
+            self._suspended = None
+
+    def withheld(self, refusals: Sequence[Refusal]) -> None:
+        """Tells each refusal once, as long as it stands; drift is told by who finds it."""
+        for refusal in refusals:
+            if refusal not in self._withheld and refusal.guard != "drift":
+                self._emit(Withheld(self._clock(), refusal))
+        self._withheld = frozenset(refusals)
+
+
+def outcome(tip: CommitId, ended: PassEnded) -> str:
+    """How a pass ended that wrote what it could, for whoever asked for it."""
+    failed = deploy.refusals_that_fail(ended.refusals)
+    applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
+    if ended.commit != tip:
+        return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
+    if failed:
+        return f"failure: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+    kept = "; ".join(refusal.message for refusal in ended.refusals)
+    return f"success: {applied}" + (f"; {kept}" if kept else "")
