@@ -275,9 +275,14 @@ def _ports(way: Path, container: Part) -> Iterator[Said]:
                 yield (*way, "ports", index, field), f"{number} is no port: write a number from 1 to 65535"
 
 
+_ALWAYS_FINE: Final = frozenset(("name", "mountPath", "readOnly"))
+
+
 def _mounts(way: Path, container: Part) -> Iterator[Said]:
     privileged = section(container.get("securityContext")).get("privileged") is True
     for index, mount in enumerate(items(container.get("volumeMounts"))):
+        if mount.keys() <= _ALWAYS_FINE:
+            continue
         place = (*way, "volumeMounts", index)
         below = {field: str(mount.get(field) or "") for field in ("subPath", "subPathExpr")}
         for field, path in below.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from gitops_ds.model.finding import Fix, Mend
@@ -79,6 +80,7 @@ def sensitive_paths(body: Body) -> Iterator[Told]:
 _SOCKET: Final = "the socket of the container runtime: who can write to it is root on the node"
 
 
+@lru_cache(1024)  # a fleet's agents look at the same few
 def _told(path: str) -> str:
     """What is sensitive about a path; empty for one that is not."""
     plain = posixpath.normpath(path.replace("//", "/"))
