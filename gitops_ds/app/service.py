@@ -7,13 +7,14 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitops_ds.app import clusters, leading, spanning
+from gitops_ds.app import clusters, facing, leading, spanning
 from gitops_ds.app.clusters import Connection
+from gitops_ds.app.facing import Hearers, Probes, Scraped
 from gitops_ds.app.parts import Part
 from gitops_ds.cluster.fence import Fence
 from gitops_ds.cluster.tally import Tally
@@ -23,63 +24,17 @@ from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import State
-from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.record import Emit
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from gitops_ds.app.following import Following
     from gitops_ds.app.notifying import Notifying
     from gitops_ds.app.templating import Templating
-    from gitops_ds.web.server import Routes
 
 Say = Callable[[str], None]
 GRACE = 2.0  # seconds that a pass or a turn has to come to its end
 GRACE_AMONG_REPLICAS = 1.0  # another goes on at once
-STUCK = 300.0  # seconds without any progress
-
-
-@dataclass(slots=True)
-class Hearers:
-    """Whoever hears of every fact: the log first, then what the settings ask for."""
-
-    hearing: list[Emit]
-
-    def tell(self, told: Record) -> None:
-        """Passes it on."""
-        for hear in self.hearing:
-            hear(told)
-
-
-@dataclass(frozen=True, slots=True)
-class Probes:
-    """What the kubelet asks. An event loop that hangs does not answer at all."""
-
-    parts: Sequence[Part]
-    election: Election | None
-
-    def unready(self) -> str:
-        """Why nobody should be sent here yet; a replica that stands by is ready when everything is at hand."""
-        return "; ".join(part.unready for part in self.parts if part.unready)
-
-    def stuck(self) -> str:
-        """Why a new start is needed."""
-        stands = max((part.standing_for for part in self.parts), default=0.0)
-        if stands > STUCK:
-            return f"a pass or a turn stands still for {stands:.0f} s"
-        if self.election is not None and self.election.idle_for > STUCK:
-            return f"the lease was not looked at for {self.election.idle_for:.0f} s"
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Scraped:
-    """What Prometheus is told of, beside the facts."""
-
-    observed: observing.Observing
-    controller: Controller
-    tally: Tally
 
 
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
@@ -91,10 +46,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(spanning.exported(say))
-        if service.journal.path:
-            journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
-            stack.callback(journal.close)
-            hearers.hearing.append(journal.hear)
+        stack.enter_context(_journal(service, hearers))
         cluster, free = await stack.enter_async_context(clusters.fenced(connection, fence, tally))
         version = await cluster.version()
         news = _news(service, cluster, hearers)
@@ -113,12 +65,24 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         election = leading.election(service, free, fence, noted)
         if service.listen:
             asked = Scraped(observed, controller, tally)
-            shown = await stack.enter_async_context(_page(service, hearers, observed, deployers))
-            stack.push_async_callback(await _listening(service, hearers, Probes(parts, election), asked, shown))
+            shown = await stack.enter_async_context(facing.page(service, hearers, observed, deployers))
+            await stack.enter_async_context(facing.served(service, hearers, Probes(parts, election), asked, shown))
         if service.powers is Powers.FULL and election is None:
             stack.push_async_callback(probe.remove, cluster, service.cluster.namespace)
         duty = leading.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
         await _until(stopping, parts, (duty, election), lambda: say(_ready(service, version)))
+
+
+@contextlib.contextmanager
+def _journal(service: Service, hearers: Hearers) -> Iterator[None]:
+    """Writes down every turn, where the settings say so."""
+    if not service.journal.path:
+        yield
+        return
+    journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
+    hearers.hearing.append(journal.hear)
+    with contextlib.closing(journal):
+        yield
 
 
 async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> None:
@@ -185,62 +149,6 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     if service.direct:
         controller.place_directly()
     return controller
-
-
-async def _listening(
-    service: Service, hearers: Hearers, probes: Probes, asked: Scraped, shown: Routes
-) -> Callable[[], Awaitable[None]]:
-    """Serves the web face; returns what ends it."""
-    # Web pages and metrics take 3 MiB that nobody asks for without an address.
-    from gitops_ds.report import metrics
-    from gitops_ds.web import server
-
-    inside = metrics.Inside(
-        agents=asked.observed.lines,
-        requests=lambda: asked.tally.answered,
-        waiting=lambda: asked.controller.waiting,
-        ages=lambda: asked.controller.ages,
-    )
-    counters = metrics.Metrics(inside)
-    hearers.hearing.append(counters.hear)
-    faces = [
-        server.probes(probes.stuck, probes.unready),
-        server.exposition(counters),
-        _hooks(service, hearers.tell, probes.parts),
-        shown,
-    ]
-    runner = await server.serve(service.listen, *faces)
-    return runner.cleanup
-
-
-@contextlib.asynccontextmanager
-async def _page(
-    service: Service, hearers: Hearers, observed: observing.Observing, deployers: Sequence[Following | Templating]
-) -> AsyncIterator[Routes]:
-    """The page's routes; none where none is served, which costs nothing."""
-    settings = service.page.served_at(service.listen)
-    if settings is None:
-        yield ()
-        return
-    from gitops_ds.app import showing
-
-    def followed() -> Iterable[showing.Followed]:
-        for one in deployers:
-            if one.loop is not None:
-                yield showing.Followed(one.loop.wanted, getattr(one, "repository", None))
-
-    shown = showing.Shown(service.cluster.name or "cluster", observed.standings, followed)
-    hearers.hearing.append(shown.hear)
-    async with showing.beside(settings, shown) as routes:
-        yield routes
-
-
-def _hooks(service: Service, tell: Emit, parts: Sequence[Part]) -> Sequence[web.AbstractRouteDef]:
-    if not service.repositories:
-        return ()
-    from gitops_ds.app import following, hooking
-
-    return hooking.routes(service, [part for part in parts if isinstance(part, following.Following)], tell)
 
 
 async def _until(

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gitops_ds.app.service import STUCK, Probes
+from gitops_ds.app.facing import STUCK, Probes
 from gitops_ds.web import server
 
 

@@ -1,0 +1,125 @@
+"""What the service shows over HTTP: probes, metrics, webhooks and the page, each only where the settings ask for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gitops_ds.app.parts import Part
+from gitops_ds.cluster.tally import Tally
+from gitops_ds.controller import observing
+from gitops_ds.controller.lease import Election
+from gitops_ds.controller.loop import Controller
+from gitops_ds.model.record import Emit, Record
+from gitops_ds.settings.service import Service
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from gitops_ds.app.following import Following
+    from gitops_ds.app.templating import Templating
+    from gitops_ds.web.server import Routes
+
+STUCK = 300.0  # seconds without any progress
+
+
+@dataclass(slots=True)
+class Hearers:
+    """Whoever hears of every fact: the log first, then what the settings ask for."""
+
+    hearing: list[Emit]
+
+    def tell(self, told: Record) -> None:
+        """Passes it on."""
+        for hear in self.hearing:
+            hear(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What the kubelet asks. An event loop that hangs does not answer at all."""
+
+    parts: Sequence[Part]
+    election: Election | None
+
+    def unready(self) -> str:
+        """Why nobody should be sent here yet; a replica that stands by is ready when everything is at hand."""
+        return "; ".join(part.unready for part in self.parts if part.unready)
+
+    def stuck(self) -> str:
+        """Why a new start is needed."""
+        stands = max((part.standing_for for part in self.parts), default=0.0)
+        if stands > STUCK:
+            return f"a pass or a turn stands still for {stands:.0f} s"
+        if self.election is not None and self.election.idle_for > STUCK:
+            return f"the lease was not looked at for {self.election.idle_for:.0f} s"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What Prometheus is told of, beside the facts."""
+
+    observed: observing.Observing
+    controller: Controller
+    tally: Tally
+
+
+@contextlib.asynccontextmanager
+async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scraped, shown: Routes) -> AsyncIterator[None]:
+    """Answers at the address of the settings meanwhile."""
+    # Web pages and metrics take 3 MiB that nobody asks for without an address.
+    from gitops_ds.report import metrics
+    from gitops_ds.web import server
+
+    inside = metrics.Inside(
+        agents=asked.observed.lines,
+        requests=lambda: asked.tally.answered,
+        waiting=lambda: asked.controller.waiting,
+        ages=lambda: asked.controller.ages,
+    )
+    counters = metrics.Metrics(inside)
+    hearers.hearing.append(counters.hear)
+    faces = [
+        server.probes(probes.stuck, probes.unready),
+        server.exposition(counters),
+        _hooks(service, hearers.tell, probes.parts),
+        shown,
+    ]
+    runner = await server.serve(service.listen, *faces)
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def page(
+    service: Service, hearers: Hearers, observed: observing.Observing, deployers: Sequence[Following | Templating]
+) -> AsyncIterator[Routes]:
+    """The page's routes; none where none is served, which costs nothing."""
+    settings = service.page.served_at(service.listen)
+    if settings is None:
+        yield ()
+        return
+    from gitops_ds.app import showing
+
+    def followed() -> Iterable[showing.Followed]:
+        for one in deployers:
+            if one.loop is not None:
+                yield showing.Followed(one.loop.wanted, getattr(one, "repository", None))
+
+    shown = showing.Shown(service.cluster.name or "cluster", observed.standings, followed)
+    hearers.hearing.append(shown.hear)
+    async with showing.beside(settings, shown) as routes:
+        yield routes
+
+
+def _hooks(service: Service, tell: Emit, parts: Sequence[Part]) -> Sequence[web.AbstractRouteDef]:
+    if not service.repositories:
+        return ()
+    from gitops_ds.app import following, hooking
+
+    return hooking.routes(service, [part for part in parts if isinstance(part, following.Following)], tell)
