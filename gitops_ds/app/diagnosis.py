@@ -152,8 +152,8 @@ def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
 
 
 def remembering(namespace: str) -> tuple[Right, ...]:
-    """What keeping the state takes: ConfigMaps in the service's namespace."""
-    return tuple(Right(verb, CONFIG_MAP, namespace) for verb in ("get", "create", "update", "patch"))
+    """What keeping the state takes, and telling how agents stand: ConfigMaps in the service's namespace."""
+    return tuple(Right(verb, CONFIG_MAP, namespace) for verb in ("get", "list", "watch", "create", "patch", "delete"))
 
 
 def leading(namespace: str) -> tuple[Right, ...]:

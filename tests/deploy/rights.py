@@ -262,3 +262,12 @@ def service(
             finally:
                 process.kill()
                 process.wait()
+
+
+def doctor(directory: Path) -> dict[str, str]:
+    """What `doctor` says of the rights of a service that ran in this directory, by what they are for."""
+    words = (PROGRAM, "doctor", "--settings", directory / "settings.yaml", "--kubeconfig", directory / "service.kubeconfig")
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache0")}
+    ended = subprocess.run((*words, "-o", "json"), env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    told = json.loads(ended.stdout)["checks"]
+    return {one["name"]: one["verdict"] for one in told if one["name"].startswith("rights")}

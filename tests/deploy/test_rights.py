@@ -39,6 +39,7 @@ def test_observe_needs_no_more_than_it_is_granted(tmp_path: Path, plane: control
 def test_pace_needs_no_more_than_it_is_granted(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
     since = rights.installed(plane, tmp_path / "overlay", "pace")
     a_whole_life(plane, tmp_path, "pace", since)
+    assert set(rights.doctor(tmp_path / "run").values()) == {"ok"}
     assert rights.judge(plane, since) == NOTHING_AMISS
 
 
