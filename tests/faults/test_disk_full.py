@@ -1,0 +1,71 @@
+"""A full disk below cache and journal: told in a sentence, what was applied stays, and all goes on when there is room again."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.faults.fleets import agents, image, images
+from tests.service.test_service import PROGRAM, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+
+
+@contextlib.contextmanager
+def on_a_small_disk(
+    directory: Path, plane: controlplane.ControlPlane, *options: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
+    """The service, its log, and its disk of 1 MiB, which is a mount in a namespace of its own, so that no rights are needed."""
+    disk, log = directory / "disk", directory / "log"
+    disk.mkdir()
+    words = (PROGRAM, "run", "--kubeconfig", plane.kubeconfig, "--state-namespace", "service-test", *options)
+    mounted = (
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=1m disk "$0" && exec "$@"',
+        disk,
+    )
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(disk / "cache")}
+    with log.open("wb") as stream:
+        process = subprocess.Popen((*mounted, *words), stdout=stream, stderr=stream, env=environment)
+    try:
+        yield process, log, Path(f"/proc/{process.pid}/root{disk}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def fill(file: Path) -> None:
+    """Writes until nothing more goes on the disk."""
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 1024)
+
+
+def test_a_commit_for_which_there_is_no_room_waits_and_the_last_one_stays(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit(agents(space, 1))
+    words = ("-C", str(upstream.path), "--interval", "1s", "--journal", str(tmp_path / "disk/journal"))
+    with on_a_small_disk(tmp_path, plane, *words) as (process, log, disk):
+        until(lambda: "is applied" in log.read_text(), log.read_text, 60)
+        fill(disk / "filler")
+        second = upstream.commit(agents(space, 1, tag=2))
+        until(lambda: "no space is left on the disk" in log.read_text(), log.read_text, 60)
+        assert images(plane, space) == {"agent-00": image(1)}
+        (disk / "filler").unlink()
+        until(lambda: f"commit {second[:12]} is applied" in log.read_text(), log.read_text, 90)
+        assert images(plane, space) == {"agent-00": image(2)}
+        assert process.poll() is None
+        assert log.read_text().count("no space is left on the disk") <= 2  # for the cache and for the journal, once each
+        assert "Traceback" not in log.read_text()
