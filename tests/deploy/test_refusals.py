@@ -1,0 +1,41 @@
+"""With the right to list events, and no other, the service tells why another controller's pods are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import controlplane, gitservers
+from tests.deploy import rights, scenes
+from tests.deploy.rights import NOTHING_AMISS
+from tests.plan.world import daemonset
+from tests.service.test_service import until
+
+SPACE = "refused"
+
+
+@pytest.mark.controlplane
+@pytest.mark.system
+@pytest.mark.xdist_group("rights")
+def test_a_quota_is_told_by_who_may_list_events(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+    rights.installed(plane, tmp_path / "overlay", "pace")
+    proven = rights.granted(plane)
+    since = rights.installed(plane, tmp_path / "overlay", "pace", "rights/refusals")
+    assert set(map(str, rights.granted(plane) - proven)) == {"list events"}
+    plane.kubectl("create", "namespace", SPACE)
+    plane.kubectl("-n", SPACE, "create", "quota", "none", "--hard=pods=0")
+    hard = ("-n", SPACE, "get", "quota", "none", "-o", "jsonpath={.status.hard}")
+    until(lambda: '"0"' in plane.kubectl(*hard), lambda: "the quota is not counted", 60)
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit({"agent.json": json.dumps(daemonset("agent", scenes.image(1), SPACE))})
+
+    def told() -> str:
+        path = f"/api/v1/namespaces/{rights.NAMESPACE}/configmaps/gitops-ds-status-{SPACE}.agent"
+        return str((scenes.live(plane, path) or {}).get("data", {}).get("message", ""))
+
+    with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream)):
+        until(lambda: "exceeded quota: none" in told(), told, 120)
+    assert rights.judge(plane, since, proven) == NOTHING_AMISS
+    plane.kubectl("delete", "namespace", SPACE, "--wait=false")
