@@ -155,10 +155,15 @@ async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapsho
 async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
     """The snapshot with its kustomizations and charts, as far as programs may run."""
     from gitops_ds.render import bundle, charts
+    from gitops_ds.source import kustomization
+
+    wanted = charts.charts(found)
+    if not wanted and not any(path.name in kustomization.NAMES for path in found.files):
+        return found
     from gitops_ds.source import expand
     from gitops_ds.source.programs import Means
 
-    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
+    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), wanted)
     return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
 
 

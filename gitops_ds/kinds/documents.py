@@ -384,7 +384,8 @@ def _ways(root: Node) -> dict[int, Path]:
     return found
 
 
-_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Compiled when it is asked for, which takes as long as ten files.
+_FORBIDDEN: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 _HINTS: Final = {
     "mapping values are not allowed in this context": 'a ":" where no key can stand: quote the text, or mend the indentation',
@@ -406,7 +407,7 @@ def _syntax(file: str, data: bytes, error: YAMLError) -> Finding:
     except UnicodeDecodeError as wrong:
         return refusal(SYNTAX, "the file is not UTF-8: save it as UTF-8", _offset(file, data[: wrong.start].decode("utf-8")))
     if not isinstance(error, MarkedYAMLError):
-        forbidden = _FORBIDDEN.search(text)
+        forbidden = re.search(_FORBIDDEN, text)
         where = _offset(file, text[: forbidden.start()]) if forbidden else Place(file)
         what = f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML: remove it" if forbidden else _short(str(error))
         return refusal(SYNTAX, what, where)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gitops_ds.model.change import Drift
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
 from gitops_ds.render import expectation, layout
 from gitops_ds.render.agent import Agent, Rendered, Surroundings
 from gitops_ds.render.coverage import Terms
 from gitops_ds.render.drafts import Draft
+
+if TYPE_CHECKING:
+    from gitops_ds.model.change import Drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,16 @@ def render(around: Surroundings) -> All:
             expected[name] = counted
     findings += _unused_values(agents, around)
     held = frozenset(name for name, agent in agents.items() if _is_held(agent, around))
-    drift = {name: Drift(word) for name, agent in agents.items() if (word := agent.about.value.get("drift")) in set(Drift)}
-    return All(tuple(drafts), tuple(findings), held, drift, expected)
+    return All(tuple(drafts), tuple(findings), held, _drift(agents), expected)
+
+
+def _drift(agents: Mapping[str, Agent]) -> dict[str, Drift]:
+    said = {name: word for name, agent in agents.items() if isinstance(word := agent.about.value.get("drift"), str)}
+    if not said:
+        return {}
+    from gitops_ds.model.change import Drift
+
+    return {name: Drift(word) for name, word in said.items() if word in set(Drift)}
 
 
 def chosen(around: Surroundings) -> tuple[str, ...]:

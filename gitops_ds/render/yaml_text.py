@@ -35,7 +35,7 @@ _FIRST_KEYS = ("apiVersion", "kind", "metadata")
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*", re.ASCII)
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"])
 # What YAML calls printable, without the line breaks that only YAML 1.1 knows (U+0085, U+2028, U+2029) and the byte order mark.
-_UNPRINTABLE = re.compile("[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]")
+_UNPRINTABLE = "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]"
 
 
 def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:
@@ -112,7 +112,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             return value
-        return _UNPRINTABLE.sub(lambda m: _escape(m[0]), orjson.dumps(value).decode())
+        return re.sub(_UNPRINTABLE, lambda m: _escape(m[0]), orjson.dumps(value).decode())
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -131,7 +131,7 @@ def _escape(char: str) -> str:
 
 def _literal(text: str, indent: str) -> str:
     """The text as a literal block, or nothing where only quotes keep it: leading blanks, control characters, blank lines only."""
-    if text[0] in " \t\n" or _UNPRINTABLE.search(text) or not text.strip():
+    if text[0] in " \t\n" or re.search(_UNPRINTABLE, text) or not text.strip():
         return ""
     body = text.rstrip("\n")
     breaks = len(text) - len(body)
