@@ -1,4 +1,4 @@
-"""With the right to list events, and no other, the service tells why another controller's pods are refused."""
+"""With the right to list events, and no other, the service tells why another controller's pods are refused, until they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPACE = "refused"
 @pytest.mark.controlplane
 @pytest.mark.system
 @pytest.mark.xdist_group("rights")
-def test_a_quota_is_told_by_who_may_list_events(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_a_quota_is_the_cause_until_it_is_gone(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
     proven = rights.granted(plane)
     since = rights.installed(plane, tmp_path / "overlay", "pace", "rights/refusals")
@@ -31,11 +31,15 @@ def test_a_quota_is_told_by_who_may_list_events(tmp_path: Path, plane: controlpl
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": json.dumps(daemonset("agent", scenes.image(1), SPACE))})
 
-    def told() -> str:
+    def told(key: str) -> str:
         path = f"/api/v1/namespaces/{rights.NAMESPACE}/configmaps/gitops-ds-status-{SPACE}.agent"
-        return str((scenes.live(plane, path) or {}).get("data", {}).get("message", ""))
+        return str((scenes.live(plane, path) or {}).get("data", {}).get(key, ""))
 
     with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream)):
-        until(lambda: "exceeded quota: none" in told(), told, 120)
+        until(lambda: "exceeded quota: none" in told("message"), lambda: told("message"), 120)
+        assert told("health") == "Degraded"
+        assert json.loads(told("status.json"))["nodes"]["refused"] == 3
+        plane.kubectl("-n", SPACE, "delete", "quota", "none")
+        until(lambda: told("health") == "Healthy", lambda: told("message"), 240)
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
     plane.kubectl("delete", "namespace", SPACE, "--wait=false")
