@@ -101,6 +101,9 @@ async def draft_with(
     resources, refused = await live.resources_of(place.cluster, bundle, known.inventory)
     if seen is None:
         seen = await live.read(place.cluster, resources, place.owner)
+    # Ours by their label alone, where the inventory was lost.
+    strays, _ = await live.resources_of(place.cluster, replace(bundle, manifests={}), seen.objects.keys() - resources.keys())
+    resources = {**resources, **strays}
     stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
     terms = Terms(
         stamp,

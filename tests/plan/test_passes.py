@@ -216,6 +216,17 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
     play(scene)
 
 
+def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves_git() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
+        await deployer.apply(files)
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        gone = await deployer.apply({"a.yaml": files["a.yaml"]}, asked=PRUNING)
+        assert gone.written == ("delete ConfigMap default/b",)
+
+    play(scene)
+
+
 def test_an_empty_repository_deletes_nothing() -> None:
     async def scene(deployer: World, cluster: simulated.Cluster) -> None:
         await deployer.apply(TWO)
