@@ -148,6 +148,7 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     controller = Controller(cluster, service.powers, emit, clock=time.time, chance=random.random)
     if service.direct:
         controller.place_directly()
+    controller.runs_on(service.own_node)
     return controller
 
 

@@ -22,6 +22,7 @@ from gitops_ds.cli import options
 @options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
 @options.option("--journal", metavar="DIRECTORY", help="Where every decision is written, for replay.")
 @options.option("--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks.")
+@options.option("--own-node", metavar="NODE", help="Where this runs; under powers full the agents there are replaced last.")
 @options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
 @options.connection
 @options.common
@@ -82,6 +83,7 @@ def _settings(given: dict[str, Any]) -> Any:
         repositories=_repositories(given, found.repositories),
         cluster=cluster,
         powers=Powers(given["powers"]) if given["powers"] else found.powers,
+        own_node=given["own_node"] or "",
         listen=given["listen"] or found.listen,
         journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
         log_format=given["log_format"] or found.log_format,

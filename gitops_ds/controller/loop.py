@@ -58,6 +58,7 @@ class Controller:
         self._cache = Cache()
         self._rivals = Rivals()
         self._rooms: Rooms | None = None
+        self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._news = asyncio.Event()
@@ -72,10 +73,16 @@ class Controller:
         """Makes the controller bind pods to their nodes itself, where they fit: for clusters without a scheduler. Before `run`."""
         self._rooms = Rooms()
 
+    def runs_on(self, node: str) -> None:
+        """Says where we run ourselves: what is below our own feet is replaced last. Before `run`."""
+        self._own_node = node
+
     def observe(self, key: Key) -> Observation | None:
         """What is known about a DaemonSet now; None when there is none, or the lists were not read yet."""
         seen = self._cache.observe(key, self._clock())
-        return seen if seen is None or self._rooms is None else replace(seen, rooms=self._rooms.look())
+        if seen is None or not (self._own_node or self._rooms is not None):
+            return seen
+        return replace(seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look())
 
     @property
     def keys(self) -> tuple[Key, ...]:

@@ -1,9 +1,12 @@
 """Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
 
-It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py).
+It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py). The node that we run on comes
+last: were its agent the network, and the new one bad, we could still stop.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from gitops_ds.core import moves
 from gitops_ds.core.fleet import Fleet, Spot
@@ -30,6 +33,11 @@ def pace(fleet: Fleet) -> Moves:
         case RollingUpdate() as strategy:
             max_unavailable, max_surge = rollout_numbers.limits(strategy, fleet.desired)
             return _surge(fleet, max_surge) if max_surge else _replace(fleet, max_unavailable)
+
+
+def _in_turn(fleet: Fleet) -> Sequence[Spot]:
+    own = fleet.seen.own_node
+    return sorted(fleet.spots, key=lambda spot: spot.node == own) if own else fleet.spots
 
 
 def _sort_out(fleet: Fleet, spot: Spot) -> tuple[Pod | None, Pod | None, bool]:
@@ -60,7 +68,7 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
     broken: list[DeletePod] = []
     young: list[tuple[Spot, Pod]] = []
     candidates: list[tuple[Spot, Pod]] = []
-    for spot in fleet.spots:
+    for spot in _in_turn(fleet):
         if not spot.wanted and not spot.pods:
             continue
         new, old, excess = _sort_out(fleet, spot)
@@ -101,7 +109,7 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
     elsewhere: list[DeletePod] = []
     unplaced: dict[str, str] = {}
     mould = Mould(fleet)
-    for spot in fleet.spots:
+    for spot in _in_turn(fleet):
         new, old, excess = _sort_out(fleet, spot)
         if excess:
             surge += 1

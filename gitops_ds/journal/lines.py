@@ -125,6 +125,7 @@ def _tree(seen: Observation, nodes: Tree) -> Tree:
         "vanished": seen.vanished,
         "direct": seen.rooms is not None,
         "rooms": seen.rooms or {},
+        "own_node": seen.own_node,
     }
 
 
@@ -150,6 +151,7 @@ def _observation(tree: Tree) -> Observation:
         backoffs=tree["backoffs"],
         vanished=tree["vanished"],
         rooms=tree["rooms"] if tree.get("direct") else None,
+        own_node=str(tree.get("own_node", "")),
     )
 
 

@@ -43,7 +43,8 @@ class Observation:
     `pods` and `revisions` are those that name the DaemonSet's UID as their controller, whatever their labels, and the orphans of
     its namespace that its selector matches; pods sorted by name, revisions by number and name, `nodes` by name. `backoffs` are
     those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish there. `now` is in seconds since
-    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each node has left.
+    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each node has left. `own_node` is where
+    we run ourselves, where that is known: it comes last in a rollout.
     """
 
     now: float
@@ -54,6 +55,7 @@ class Observation:
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     vanished: Mapping[str, str] = field(default_factory=dict)
     rooms: Mapping[str, Room] | None = None
+    own_node: str = ""
 
 
 class Cause(StrEnum):

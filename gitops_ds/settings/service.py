@@ -60,7 +60,7 @@ class Service:
     seconds.
 
     `allowed` are the programs that may render what the repository says. `direct`: pods are bound to their nodes by us, not by a
-    scheduler.
+    scheduler. `own_node` is where the service runs itself, told by an option alone.
     """
 
     repositories: tuple[RepositorySettings, ...] = ()
@@ -68,6 +68,7 @@ class Service:
     apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
     powers: Powers = Powers.PACE
     direct: bool = False
+    own_node: str = ""
     listen: str = ""
     page: PageSettings = field(default_factory=PageSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)

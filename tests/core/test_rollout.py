@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.kinds import rollout_numbers
+from gitops_ds.kinds import pods, rollout_numbers
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.decision import Cause, CreatePod, DeletePod
@@ -108,6 +108,20 @@ def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once(
     unready(world, *(f"node-{i}" for i in range(10)))
     world.edit("agent:2")
     assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 11
+
+
+@pytest.mark.parametrize("strategy", [rolling(2), rolling(0, 2)], ids=["unavailable", "surge"])
+def test_the_node_that_we_run_on_comes_last(strategy: dict[str, Any]) -> None:
+    world = settled(7, strategy)
+    world.own_node = "node-0"
+    world.edit("agent:2")
+    moved: list[str] = []
+    for _ in range(60):
+        moved += [action.node for action in world.turn().actions if isinstance(action, CreatePod | DeletePod)]
+        world.kubelets()
+    others = {f"node-{number}" for number in range(1, 7)}
+    assert others == set(moved[: moved.index("node-0")])
+    assert {pods.pod_of(pod).node for pod in world.pods.values()} == {"node-0", *others}
 
 
 def test_a_bad_image_stops_at_the_budget_and_the_way_back_restarts_only_what_it_touched() -> None:

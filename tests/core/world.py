@@ -82,6 +82,7 @@ class World:
         self.revisions: dict[str, dict[str, Any]] = {}
         self.backoffs: dict[str, Any] = {}
         self.vanished: dict[str, str] = {}
+        self.own_node = ""
         self.bad_images: set[str] = set()
         self._made = 0
 
@@ -97,6 +98,7 @@ class World:
             revisions=tuple(sorted((r for r in found if r is not None), key=lambda r: (r.number, r.name))),
             backoffs=dict(self.backoffs),
             vanished=dict(self.vanished),
+            own_node=self.own_node,
         )
 
     def turn(self, at_most: int | None = None) -> Decision:

@@ -93,6 +93,7 @@ def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) 
     there, chance = World(world.daemonset(), 3), random.Random(seed)
     other = World({**world.daemonset("other:1"), "metadata": {**world.daemonset()["metadata"], "name": "other"}}, there.nodes)
     writer, reader = lines.Writer(), lines.Reader()
+    there.own_node = "node-1"
     for step in steps:
         for one in (there, other):
             move(one, step, chance)
