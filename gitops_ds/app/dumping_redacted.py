@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -42,6 +43,7 @@ _ASSIGNED = re.compile(rf"(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'
 _QUOTED = re.compile(rf"(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)")
 _LINE = re.compile(rf"(?P<open>^|\\n|[{{,])(?P<indent>[ \t-]*)(?P<name>{_NAME})(?P<is>:[ \t]+)(?P<value>[^\n\\,}}]+)", re.MULTILINE)
 _FLAG = re.compile(rf"(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)")
+_AFTER_A_NAME = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _NOTHING = frozenset({"true", "false", "null", "{}", "[]"})
 _BITS: Final = 3.2  # for a character: a random hexadecimal word has some more, where the usual words of settings have less
 _RANDOM = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
@@ -49,6 +51,7 @@ _RANDOM = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
 Take = Callable[[str], None]
 
 
+@lru_cache(4_096)
 def telling(name: str) -> bool:
     """Whether a value of that name is taken for a secret."""
     return bool(_LOUD.search(name)) and not _SPEAKS_OF.search(name)
@@ -58,7 +61,7 @@ class Veil:
     """Hides what is secret by its place, its name, its form, or because `learn` saw it in such a place."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}  # each with how JSON writes it
 
     def learn(self, part: Any) -> None:
         """Remembers the secrets of a document or a text."""
@@ -67,7 +70,7 @@ class Veil:
     def document(self, document: Any) -> Any:
         """The same document with all that may be secret hidden, wherever it stands."""
         veiled = _hidden(document, self._take)
-        present = self._in(orjson.dumps(veiled).decode())
+        present = self._in(orjson.dumps(veiled, option=orjson.OPT_NON_STR_KEYS).decode())
         return _without(veiled, present) if present else veiled
 
     def text(self, text: str) -> str:
@@ -78,7 +81,7 @@ class Veil:
 
     def _in(self, written: str) -> list[str]:
         """The known secrets that come in what is written down, the longest first: of many, most texts hold none."""
-        found = [one for one in self._known if one in written or orjson.dumps(one)[1:-1].decode() in written]
+        found = [one for one, escaped in self._known.items() if one in written or (escaped is not one and escaped in written)]
         return sorted(found, key=lambda one: (-len(one), one))
 
     def _take(self, value: str) -> None:
@@ -86,7 +89,8 @@ class Veil:
         several = [line for line in lines if len(line) >= _LONG] if len(lines) > 1 else []
         for one in (value.strip(), *several):
             if len(self._known) < _KNOWN_MOST and _worth_it(one):
-                self._known.add(one)
+                escaped = orjson.dumps(one)[1:-1].decode()
+                self._known[one] = one if escaped == one else escaped
 
 
 def _worth_it(value: str) -> bool:
@@ -183,11 +187,14 @@ def _of_text(text: str, take: Take) -> str:
         take(found.group().rpartition(":")[2])
         return HIDDEN
 
-    text = secrets.shapes_hidden(_LOGIN.sub(login, text))
-    text = _SENDER.sub(lambda found: f"{found[1]}/{HIDDEN}", text)
-    text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
-    for pattern in (_ASSIGNED, _QUOTED, _LINE, _FLAG):
-        text = pattern.sub(named, text)
+    if "://" in text:
+        text = _SENDER.sub(lambda found: f"{found[1]}/{HIDDEN}", _LOGIN.sub(login, text))
+    text = secrets.shapes_hidden(text)
+    if " " in text:
+        text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
+    for sign, patterns in _AFTER_A_NAME:
+        for pattern in patterns if sign in text else ():
+            text = pattern.sub(named, text)
     return text
 
 

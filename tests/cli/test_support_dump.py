@@ -245,6 +245,21 @@ def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
     assert Veil().document({"message": text}) == {"message": text}
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("--token abcd", f"--token {HIDDEN}"),
+        ("a=1&access_token=zzzz&b=2", f"a=1&access_token={HIDDEN}&b=2"),
+        ("https://tokenofmine@h/x", f"https://{HIDDEN}@h/x"),
+        ('say {\\"token\\":\\"abcd\\"}', f'say {{\\"token\\":\\"{HIDDEN}\\"}}'),
+        ("  password: hello world\n b: c", f"  password: {HIDDEN}\n b: c"),
+        ("export DB_PASS=hunter22; run", f"export DB_PASS={HIDDEN}; run"),
+    ],
+)
+def test_what_stands_after_a_telling_name_is_hidden(text: str, told: str) -> None:
+    assert Veil().text(text) == told
+
+
 def test_last_words_of_a_container_are_its_own() -> None:
     body = {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": "connecting as root/hunter2"}}}
     assert Veil().document(body) == {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": HIDDEN}}}
