@@ -53,6 +53,7 @@ def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, s
         scenes.it_leaves_git(plane, upstream, service)
         if power == "pace":
             all_are_used(plane, since)
+    plane.kubectl("delete", "namespace", "kept", "--wait=false")
 
 
 def test_full_needs_no_more_than_it_is_granted(tmp_path: Path, plane_of_ours: controlplane.ControlPlane) -> None:
