@@ -125,7 +125,7 @@ def refusals(orphans: Mapping[Key, tuple[str, ...]], live: Live, terms: Terms, s
     rest = [key for key in orphans if key not in protected]
     if not guards.prune:
         return (*said, *(Refusal("prune-off", f"{key} left Git and is kept: pruning is off (--prune)", key) for key in rest))
-    unasked = [key for key in rest if key not in terms.condemned]
+    unasked = [key for key in rest if key not in terms.condemned and not is_ending(live.objects[key])]
     if not unasked or terms.approved == hash:
         return tuple(said)
     advice = f"approve this plan by its hash {hash} (--approve)"

@@ -92,6 +92,7 @@ def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_wa
             assert len({*pods} - {*seen[-1][0]}) <= 1
             assert set(done.guards) <= {"waits"}
             hash = ""  # the approval was given once
+            assert set((await deployer.apply(KEPT, "second", asked())).guards) <= {"waits"}  # pods still end
             await finish(cluster)
         assert seen[-1] == ((), ())
         assert [len(names) for names, _ in seen] != [0] * len(seen)
