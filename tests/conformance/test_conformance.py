@@ -6,8 +6,8 @@ our ControllerRevisions byte by byte with what its own types would write.
 
 from __future__ import annotations
 
+import json
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,9 @@ from tests.service.test_service import running
 PATIENCE = 1500  # seconds; upstream's own controller takes 140 on two quiet cores
 NODES = 5  # "should surge pods" allows one more pod, and asks for 20 %
 SPECS = 11
+# It makes a second revision with the data of the first, and has to count two before the controller makes them one, as upstream's
+# does too: on a busy machine it comes too late, and is tried once more.
+RACING = "should manage the lifecycle of a ControllerRevision"
 
 
 @pytest.mark.controlplane
@@ -30,11 +33,11 @@ def test_kubernetes_own_tests_of_daemonsets_and_controller_revisions_pass(tmp_pa
             end_to_end(plane, tmp_path)
     finally:
         plane.stop()
-    ran = ElementTree.parse(tmp_path / "junit_01.xml").getroot().iterfind(".//testcase")
-    results = {case.attrib["name"]: case.attrib["status"] for case in ran if case.attrib["status"] != "skipped"}
-    specs = {name: status for name, status in results.items() if name.startswith("[It]")}
-    assert set(specs.values()) == {"passed"}, specs
+    reports = json.loads((tmp_path / "specs.json").read_text())[0]["SpecReports"]
+    specs = {spec["LeafNodeText"]: spec for spec in reports if spec["LeafNodeType"] == "It" and spec["State"] != "skipped"}
+    assert {spec["State"] for spec in specs.values()} == {"passed"}, list(specs)
     assert len(specs) == SPECS, sorted(specs)
+    assert {name for name, spec in specs.items() if spec["NumAttempts"] > 1} <= {RACING}
 
 
 def end_to_end(plane: controlplane.ControlPlane, reports: Path) -> None:
@@ -45,6 +48,7 @@ def end_to_end(plane: controlplane.ControlPlane, reports: Path) -> None:
             [
                 controlplane.programs("--conformance") / "e2e.test",
                 "--provider=local", f"--kubeconfig={plane.kubeconfig}", f"--report-dir={reports}", "--ginkgo.no-color",
+                "--ginkgo.flake-attempts=2", f"--ginkgo.json-report={reports / 'specs.json'}",
                 r"--ginkgo.focus=\[sig-apps\] (Daemon set|ControllerRevision)", r"--ginkgo.skip=\[Disruptive\]",
             ],
             stdout=output, stderr=output, cwd=reports, timeout=PATIENCE, check=False,

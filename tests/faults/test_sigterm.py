@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -14,31 +12,11 @@ import pytest
 from tests import controlplane, gitservers
 from tests.faults.fleets import agents, image, images, there
 from tests.service.test_service import running, until
+from tests.stopping import asked_to_stop
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
 AGENTS, TIMES = 30, 20
 COMMIT = "gitops-ds.io/commit"
-
-
-def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The code that it ended with, in time. What it waited for a core of a busy machine is not its own."""
-    began, before, waited = time.monotonic(), for_a_core(process.pid), 0.0
-    process.send_signal(signal.SIGTERM)
-    while process.poll() is None:
-        waited = max(waited, for_a_core(process.pid) - before)
-        time.sleep(0.01)
-    assert time.monotonic() - began - waited < 5, (waited, log.read_text())
-    assert "Traceback" not in log.read_text(), log.read_text()
-    return process.wait()
-
-
-def for_a_core(pid: int) -> float:
-    """Seconds that its threads were ready to run and did not. https://docs.kernel.org/scheduler/sched-stats.html"""
-    waited = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError):
-            waited += int(thread.read_text().split()[1])
-    return waited / 1e9
 
 
 def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
