@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gitops_ds import errors
 from gitops_ds.app import clusters, facing, leading, spanning
 from gitops_ds.app.clusters import Connection
 from gitops_ds.app.facing import Hearers, Probes, Scraped
@@ -42,6 +43,11 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
     """
+    if service.powers is Powers.OBSERVE and (service.repositories or service.templates is not None):
+        raise errors.UsageError(
+            "powers observe look and change nothing, so nothing can be applied: name no repository and no templates, or use powers "
+            "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only compare)"
+        )
     stopping, hearers, fence, tally = _asked_to_stop(), Hearers([emit]), Fence(leading.steady), Tally()
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:

@@ -72,3 +72,13 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     packaged = Path(where.strip()).parent
     assert (packaged / "schemas/kubernetes/v1.37.json.gz").is_file()
     assert (packaged / "examples-repo/gitops-ds.yaml").is_file()
+
+
+@pytest.mark.parametrize("settings", ["repository: {url: https://git.example.com/a}", "templates: {}"])
+def test_who_may_only_observe_is_given_nothing_to_apply(tmp_path: Path, settings: str) -> None:
+    (tmp_path / "settings.yaml").write_text(f"{settings}\ncontroller: {{powers: observe}}\n")
+    program = Path(sys.executable).with_name("gitops-ds")
+    command = [program, "run", "--settings", tmp_path / "settings.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "use powers pace" in done.stderr
