@@ -1,10 +1,10 @@
-"""`make bench`: all figures, or those named: python -m benchmarks start validate check changes apply rollouts decide page."""
+"""`make bench`: all figures, or those named, such as python -m benchmarks start apply service."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import apply, changes, check, decide, page, rollouts, start, validate
+from benchmarks import apply, changes, check, decide, page, rollouts, service, start, validate
 
 PARTS = {
     "start": start.main,
@@ -15,6 +15,7 @@ PARTS = {
     "rollouts": rollouts.main,
     "decide": decide.main,
     "page": page.main,
+    "service": service.main,
 }
 
 for name in sys.argv[1:] or PARTS:

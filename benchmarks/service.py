@@ -1,11 +1,12 @@
 """The service beside a full cluster in which nothing happens: what it takes, and how soon it acts.
 
-1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats go on. A real API server, the real controllers;
+1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats go on. A real API server, no controllers;
 python -m benchmarks service; GITOPS_DS_BENCH_NODES, _IDLE and _AWAY (seconds) say how many and how long.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.apply import TEMPLATE
+from gitops_ds.cluster import access, http
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Resource
 from tests import controlplane, gitservers
 from tests.controlplane import ControlPlane, Wanted
 
@@ -35,6 +38,7 @@ IDLE = float(os.environ.get("GITOPS_DS_BENCH_IDLE", "180"))
 AWAY = float(os.environ.get("GITOPS_DS_BENCH_AWAY", "300"))
 EVERY_SECONDS = 300  # so often a kubelet writes the status of its node when nothing changes (nodeStatusReportFrequency)
 SLOTS = 50  # an agent runs on every fiftieth node
+HASH = "5d8c7b6f9"
 POWERS = {"powers": "pace"}
 SECRET = "a-secret-of-thirty-two-characters"
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
@@ -68,7 +72,7 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
     head = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"]}
     policy.write_text(json.dumps({**head, "rules": rules}))
     audit = ("--audit-policy-file", str(policy), "--audit-log-path", str(folder / "plane/audit.log"))
-    plane = ControlPlane(folder / "plane", Wanted(daemonset_controller=False, api_server_options=audit))
+    plane = ControlPlane(folder / "plane", Wanted(controllers=False, api_server_options=audit))
     upstream = gitservers.Upstream(folder / "fleet")
     account = "      serviceAccountName: default\n"
     placed = {n: f'{account}      nodeSelector: {{slot: "{n % SLOTS}"}}\n' for n in range(AGENTS)}
@@ -78,18 +82,18 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
     beats = threading.Thread(target=_heartbeats, args=(plane, stopping))
     try:
         plane.start()
-        plane.add_nodes([controlplane.node(f"node-{n:04d}", {"slot": str(n % SLOTS)}) for n in range(NODES)])
+        plane.kubectl("create", "serviceaccount", "default")
         plane.kubectl("create", "serviceaccount", "service")
         plane.kubectl("create", "clusterrolebinding", "service", "--clusterrole=cluster-admin", "--serviceaccount=default:service")
         kubeconfig = json.loads(plane.kubeconfig.read_text())
         kubeconfig["users"][0]["user"] = {"token": plane.kubectl("create", "token", "service", "--duration=3h").strip()}
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
         began = time.perf_counter()
-        with served(plane, upstream, folder, {"powers": "full", "scheduling": "direct"}):
-            while (running := _running(plane)) < AGENTS * NODES // SLOTS:
-                print(f"{running} pods run after {time.perf_counter() - began:.0f} s", flush=True)
-                time.sleep(10)
-        print(f"{running} pods run after {time.perf_counter() - began:.0f} s", flush=True)
+        environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(folder / "other"), "KUBECONFIG": str(plane.kubeconfig)}
+        words = [PROGRAM, "apply", f"file://{upstream.path}", "-q"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
+        asyncio.run(_fill(plane))
+        print(f"{AGENTS} DaemonSets on {NODES} nodes after {time.perf_counter() - began:.0f} s", flush=True)
         beats.start()
         yield plane, upstream
     finally:
@@ -99,9 +103,74 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
         plane.stop()
 
 
-def _running(plane: ControlPlane) -> int:
-    found = plane.request("GET", "/apis/apps/v1/daemonsets")["items"]
-    return sum(item["status"].get("numberAvailable", 0) for item in found)
+async def _fill(plane: ControlPlane) -> None:
+    """Nodes, revisions and pods as the controllers, the scheduler and the kubelets leave them when all is well."""
+    turn = asyncio.Semaphore(32)
+
+    async def put(cluster: http.HttpCluster, resource: Resource, body: Any, status: Any = None) -> None:
+        async with turn:
+            made = await cluster.create(resource, body)
+            if status is not None:
+                where = made["metadata"].get("namespace", ""), made["metadata"]["name"]
+                await cluster.patch(resource, *where, {"status": status}, subresource="status")
+
+    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": _zulu()}
+        room = {"cpu": "64", "memory": "256Gi", "pods": "250"}
+        node_status = {"conditions": [ready], "allocatable": room, "capacity": room}
+        nodes = [controlplane.node(f"node-{n:04d}", {"slot": str(n % SLOTS)}) for n in range(NODES)]
+        await asyncio.gather(*(put(cluster, NODE, body, node_status) for body in nodes))
+        agents = (await cluster.list(DAEMONSET)).items
+        await asyncio.gather(*(put(cluster, CONTROLLER_REVISION, _revision(agent)) for agent in agents))
+        pods = [(_pod(agent, node), ready) for agent in agents for node in nodes if _runs_on(agent, node)]
+        await asyncio.gather(*(put(cluster, POD, pod, _pod_status(pod, ready)) for pod, ready in pods))
+        count = NODES // SLOTS
+        names = ("currentNumberScheduled", "desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
+        status = {**dict.fromkeys(names, count), "numberMisscheduled": 0, "observedGeneration": 1}
+        for agent in agents:
+            await cluster.patch(DAEMONSET, "default", agent["metadata"]["name"], {"status": status}, subresource="status")
+
+
+def _runs_on(agent: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    return bool(agent["spec"]["template"]["spec"]["nodeSelector"]["slot"] == node["metadata"]["labels"]["slot"])
+
+
+def _owned(agent: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    kept = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": agent["metadata"]["name"], "uid": agent["metadata"]["uid"]}
+    owner = {**kept, "controller": True, "blockOwnerDeletion": True}
+    labels = {**agent["spec"]["template"]["metadata"]["labels"], **labels}
+    return {"name": f"{agent['metadata']['name']}-{name}", "namespace": "default", "labels": labels, "ownerReferences": [owner]}
+
+
+def _revision(agent: Mapping[str, Any]) -> dict[str, Any]:
+    data = {"spec": {"template": {**agent["spec"]["template"], "$patch": "replace"}}}
+    metadata = _owned(agent, HASH, {"controller-revision-hash": HASH})
+    return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": 1}
+
+
+def _pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    name = node["metadata"]["name"]
+    metadata = _owned(agent, name, {"controller-revision-hash": HASH, "pod-template-generation": "1"})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**agent["spec"]["template"]["spec"], "nodeName": name},
+    }
+
+
+def _pod_status(pod: Mapping[str, Any], ready: Mapping[str, str]) -> dict[str, Any]:
+    state = {"running": {"startedAt": ready["lastTransitionTime"]}}
+    some = {"ready": True, "started": True, "restartCount": 0, "imageID": "sha256:0", "state": state}
+    containers = [{**some, "name": one["name"], "image": one["image"]} for one in pod["spec"]["containers"]]
+    conditions = [{**ready, "type": type} for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
+    return {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": containers,
+        "podIP": "10.1.2.3",
+        "hostIP": "10.9.8.7",
+    }
 
 
 def _heartbeats(plane: ControlPlane, stopping: threading.Event) -> None:
