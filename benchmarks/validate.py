@@ -5,6 +5,7 @@ python -m benchmarks validate; GITOPS_DS_BENCH_FILES says how many.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import sys
@@ -58,7 +59,7 @@ spec:
           effect: NoExecute
       containers:
         - name: agent
-          image: registry.example.com/agents/agent:{n}.2.{team}
+          image: registry.example.com/agents/agent:{n}.2.{team}@sha256:{digest}
           imagePullPolicy: IfNotPresent
           args: ["--config=/etc/agent/agent.yaml", "--level={level}"]
           env:
@@ -77,6 +78,12 @@ spec:
               path: /ready
               port: metrics
             periodSeconds: 10
+          livenessProbe:
+            httpGet:
+              path: /healthz
+              port: metrics
+            periodSeconds: 30
+            failureThreshold: 5
           resources:
             requests:
               cpu: {cpu}m
@@ -86,6 +93,11 @@ spec:
           securityContext:
             readOnlyRootFilesystem: true
             allowPrivilegeEscalation: false
+            runAsNonRoot: true
+            seccompProfile:
+              type: RuntimeDefault
+            capabilities:
+              drop: [ALL]
           volumeMounts:
             - name: config
               mountPath: /etc/agent
@@ -104,11 +116,17 @@ spec:
 
 
 def write(folder: Path, count: int, bad: int) -> list[Path]:
-    """`count` manifests that differ; one in `bad` has a slip of the pen (0: none)."""
+    """`count` manifests that differ, and against which no rule has a word; one in `bad` has a slip of the pen (0: none)."""
     paths = []
     for n in range(count):
         text = TEMPLATE.format(
-            n=n, team=n % 37, level=["info", "warn"][n % 2], workers=n % 8, port=2000 + n % 5000, cpu=10 + n % 90
+            n=n,
+            digest=hashlib.sha256(b"%d" % n).hexdigest(),
+            team=n % 37,
+            level=["info", "warn"][n % 2],
+            workers=n % 8,
+            port=2000 + n % 5000,
+            cpu=10 + n % 90,
         )
         if bad and n % bad == 0:
             text = text.replace("operator: Exists", "operator: exists", 1).replace("mountPath: /var/log", "mountpath: /var/log")
