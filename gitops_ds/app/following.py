@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gitops_ds import errors
@@ -18,7 +18,8 @@ from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import NewCommit, PassFailed
-from gitops_ds.model.objects import CONFIG_MAP, CommitId
+from gitops_ds.model.known import Known
+from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.steering import PassedOn, Push
@@ -31,6 +32,7 @@ from gitops_ds.settings.service import Service
 from gitops_ds.source import address, revision
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.repository import Repository
+from gitops_ds.validate import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Following(parts.Deployer):
         self._telling: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
         self._looked = False
+        self._clean: Mapping[str, Set[Digest]] = {}
 
     @property
     def unready(self) -> str:
@@ -189,7 +192,11 @@ class Following(parts.Deployer):
         raise errors.SourceUntrusted(f"{self._where.display}: {found.message}")
 
     def _prepared(self, found: Snapshot) -> Prepared:
-        return prepare.prepare(found, cluster=self._around.service.cluster.name)
+        """Most of a commit is what it was before: what nothing was said about then is not judged again."""
+        known = replace(found, known=Known(clean=self._clean))
+        prepared = prepare.prepare(known, cluster=self._around.service.cluster.name, advice=False)
+        self._clean = {check.circumstances(prepared.bundle): prepared.clean}
+        return prepared
 
     async def _first_look(self, repository: Repository) -> Prepared | None:
         """The owner's id needs the repository's own name, so this comes before the loop; None when asked to stop meanwhile."""

@@ -116,7 +116,7 @@ def render(held: Held, chosen: Chosen) -> Taken:
     """What the object's keys say, each as a file of plain manifests; of what names no namespace, in the object's own."""
     named = {_as_yaml(path): str(path) for path in held.files}
     snapshot = Snapshot(None, {_as_yaml(path): data for path, data in held.files.items()})
-    prepared = prepare.prepare(snapshot, namespace=held.namespace)
+    prepared = prepare.prepare(snapshot, namespace=held.namespace, advice=False)
     broken = tuple(_placed(finding, named, secret=held.secret) for finding in prepared.findings if finding.refused)
     unread = tuple(
         Refusal("no-text", f"{held.source}/{key} is left out: templates are text") for key in held.unread if key.endswith(_SUFFIXES)

@@ -46,12 +46,19 @@ class Prepared:
 
 
 def prepare(
-    snapshot: Snapshot, *, cluster: str = "", namespace: str = "", live: Live | None = None, files: bool = True
+    snapshot: Snapshot,
+    *,
+    cluster: str = "",
+    namespace: str = "",
+    live: Live | None = None,
+    files: bool = True,
+    advice: bool = True,
 ) -> Prepared:
     """Renders and checks the snapshot for one cluster.
 
     With `live` the rules over nodes look as well: at the nodes that it holds, else at those that the cluster's file declares. Not
-    `files`: the repository's own files were judged already, for another cluster.
+    `files`: the repository's own files were judged already, for another cluster. Not `advice`: only what stands in the way of a
+    deploy is looked for, which takes less time and memory.
     Raises UsageError for a cluster that the repository doesn't describe.
     """
     with spans.span("render"):
@@ -62,7 +69,8 @@ def prepare(
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
     told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):
-        found = dict.fromkeys((*told, *check.check(bundle, snapshot, fleet, files=files)))
+        every = (*told, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
+        found = dict.fromkeys(one for one in every if advice or one.refused)
     blamed = {finding.object for finding in found}
     clean = frozenset(manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed)
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)

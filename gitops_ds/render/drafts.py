@@ -62,7 +62,7 @@ def read(file: str, data: bytes, known: Known = NOTHING) -> Objects:
     return _read(file, data) if written is None else _remembered(file, written)
 
 
-@lru_cache(512)  # the commits of a repository have most of their files in common
+@lru_cache(2048)  # the commits of a repository have most of their files in common
 def _read(file: str, data: bytes) -> Objects:
     parsed = documents.read(file, data)
     drafts: list[Draft] = []

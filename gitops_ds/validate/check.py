@@ -29,12 +29,15 @@ Files = Mapping[PurePosixPath, bytes]
 Other = tuple[Key, Place | None]
 
 
-def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True) -> Iterator[Finding]:
+def check(
+    bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True, advice: bool = True
+) -> Iterator[Finding]:
     """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
 
     The place of a finding is where the value was written in the snapshot: a parameter's value, a patch, a line of the manifest.
     The findings that rendering made (`bundle.findings`) are not repeated. `whole` is the bundle with what is known of the cluster's
-    nodes. Not `files`: the repository's own files were judged already, for another cluster.
+    nodes. Not `files`: the repository's own files were judged already, for another cluster. Not `advice`: of the rules only those
+    look whose findings stand in the way.
     """
     if files:
         yield from own.check_repository(snapshot)
@@ -47,8 +50,8 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
         return Finding(rule, severity, message, start, refused, manifest.key, path, end, bundle.cluster.name)
 
     shapes_are_right = True
-    looking = rules.wanted(bundle.rules)
-    own_rules = custom.read(bundle.custom)
+    looking = tuple(rule for rule in rules.wanted(bundle.rules) if advice or rule.refused)
+    own_rules = custom.read(bundle.custom if advice else ())
     clean = snapshot.known.clean.get(circumstances(bundle), ())
     for broken, fault in own_rules.faults:
         start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
@@ -70,7 +73,7 @@ def check(bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, fil
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
             for rule, path, message in custom.check(own_rules, manifest):
                 yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
-    if shapes_are_right:
+    if shapes_are_right and advice:
         yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding, sources)
 
 
