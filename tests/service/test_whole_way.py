@@ -51,13 +51,23 @@ def tls(port: int) -> Iterator[int]:
         inner, outer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(pump(reader, outer), pump(inner, writer))
 
+    async def ended() -> None:
+        server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     server = asyncio.run_coroutine_threadsafe(asyncio.start_server(relay, "127.0.0.1", here, ssl=context), loop).result(30)
-    yield here
-    loop.call_soon_threadsafe(server.close)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
+    try:
+        yield here
+    finally:
+        asyncio.run_coroutine_threadsafe(ended(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextlib.contextmanager
