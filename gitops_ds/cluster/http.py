@@ -28,6 +28,7 @@ from gitops_ds import errors
 from gitops_ds.cluster import replies
 from gitops_ds.cluster.access import Access
 from gitops_ds.cluster.pace import Pace
+from gitops_ds.cluster.shelf import Shelf
 from gitops_ds.cluster.tally import Tally
 from gitops_ds.kinds import brief, revisions
 from gitops_ds.model import names
@@ -79,6 +80,7 @@ class HttpCluster:
         self._acting: Sequence[tuple[str, str]] = ()
         self._tally = tally or Tally()
         self._pace = Pace(time.monotonic)
+        self._shelf = Shelf()
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pool."""
@@ -152,7 +154,8 @@ class HttpCluster:
             if not _is_list(page):
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            items.extend({**kind, **item} for item in page.get("items") or ())
+            found = ({**kind, **item} for item in page.get("items") or ())
+            items.extend(map(self._shelf.kept, found) if decode is orjson.loads else found)
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(tuple(items), str(metadata["resourceVersion"]))
@@ -173,7 +176,10 @@ class HttpCluster:
         async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait)) as reply:
             try:
                 async for line in _lines(reply.content):
-                    yield _event(decode(line), self._access.who)
+                    told = decode(line)
+                    if decode is orjson.loads:
+                        told["object"] = self._shelf.kept(told["object"])
+                    yield _event(told, self._access.who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._garbage() from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -15,6 +15,13 @@ from gitops_ds.model.objects import NODE, POD, Resource
 T = TypeVar("T")
 
 
+class _Reference(TypedDict, total=False):
+    kind: Any
+    name: Any
+    uid: Any
+    controller: Any
+
+
 class _Metadata(TypedDict, total=False):
     namespace: Any
     name: Any
@@ -23,7 +30,7 @@ class _Metadata(TypedDict, total=False):
     creationTimestamp: Any
     deletionTimestamp: Any
     labels: Any
-    ownerReferences: Any
+    ownerReferences: list[_Reference] | None
 
 
 class _Spec(TypedDict, total=False):
@@ -33,14 +40,32 @@ class _Spec(TypedDict, total=False):
     unschedulable: Any
 
 
+class _Condition(TypedDict, total=False):
+    type: Any
+    status: Any
+    reason: Any
+    message: Any
+    lastTransitionTime: Any
+
+
+class _State(TypedDict, total=False):
+    waiting: Any
+    terminated: Any
+
+
+class _Container(TypedDict, total=False):
+    state: _State | None
+    lastState: _State | None
+
+
 class _PodStatus(TypedDict, total=False):
     phase: Any
     reason: Any
     message: Any
-    conditions: Any
+    conditions: list[_Condition] | None
 
-    initContainerStatuses: Any
-    containerStatuses: Any
+    initContainerStatuses: list[_Container] | None
+    containerStatuses: list[_Container] | None
 
 
 class _NodeStatus(TypedDict, total=False):
@@ -71,6 +96,19 @@ class _Event(TypedDict, Generic[T], total=False):
 
 Decode = Callable[[bytes], Any]
 
+_pods = Decoder(_Page[_Pod]).decode
+_SAID = ("Ready", "PodScheduled")
+
+
+def _page_of_pods(text: bytes) -> Any:
+    """A list is held whole before it is looked at: of the conditions, most of a pod's text, those stay that `pod_of` reads."""
+    page = _pods(text)
+    for pod in page.get("items", ()):
+        if conditions := pod.get("status", {}).get("conditions"):
+            pod["status"]["conditions"] = [one for one in conditions if one.get("type") in _SAID]
+    return page
+
+
 # Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it is something else.
-PAGES: Mapping[Resource, Decode] = {POD: Decoder(_Page[_Pod]).decode, NODE: Decoder(_Page[_Node]).decode}
+PAGES: Mapping[Resource, Decode] = {POD: _page_of_pods, NODE: Decoder(_Page[_Node]).decode}
 EVENTS: Mapping[Resource, Decode] = {POD: Decoder(_Event[_Pod]).decode, NODE: Decoder(_Event[_Node]).decode}

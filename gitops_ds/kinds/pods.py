@@ -1,8 +1,13 @@
-"""Pods, read from what the API server sends: where, whose, how they do."""
+"""Pods, read from what the API server sends: where, whose, how they do.
+
+There may be a hundred thousand of them, and those of one owner have most in common: that is held once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from gitops_ds.kinds import timestamps
 from gitops_ds.model import names
@@ -16,16 +21,16 @@ _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 def pod_of(body: Body) -> Pod:
     """The pod, with only the fields that decisions and health need."""
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
-    labels = metadata.get("labels") or {}
+    labels = _labels(tuple((str(name), str(value or "")) for name, value in (metadata.get("labels") or {}).items()))
     ready, since = _readiness(status)
     trouble, message = _trouble(status)
     bound = str(spec.get("nodeName") or "")
     return Pod(
-        namespace=str(metadata.get("namespace") or ""),
+        namespace=sys.intern(str(metadata.get("namespace") or "")),
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
         version=str(metadata.get("resourceVersion") or ""),
-        node=bound or target(spec),
+        node=sys.intern(bound or target(spec)),
         bound=bool(bound),
         labels=labels,
         owner=controller_of(metadata),
@@ -34,12 +39,20 @@ def pod_of(body: Body) -> Pod:
         created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
         ready=ready,
         ready_since=since,
-        hash=str(labels.get(names.REVISION_HASH) or ""),
-        template_generation=str(labels.get(names.POD_TEMPLATE_GENERATION) or ""),
+        hash=labels.get(names.REVISION_HASH, ""),
+        template_generation=labels.get(names.POD_TEMPLATE_GENERATION, ""),
         trouble=trouble,
         message=message,
         crashed_at=None if ready else _crashed_at(status),
     )
+
+
+_owner = lru_cache(8192)(Owner)
+
+
+@lru_cache(8192)
+def _labels(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(labels)
 
 
 def target(pod_spec: Body) -> str:
@@ -60,7 +73,7 @@ def controller_of(metadata: Body) -> Owner | None:
     """The owner reference with `controller: true`, None for an orphan."""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
-            return Owner(str(reference.get("kind", "")), str(reference.get("name", "")), str(reference.get("uid", "")))
+            return _owner(str(reference.get("kind", "")), str(reference.get("name", "")), str(reference.get("uid", "")))
     return None
 
 

@@ -30,6 +30,11 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
 PULLS = {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}
 
+OTHER = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"}
+NOT_READY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+ENDED = {"terminated": {"exitCode": 1, "finishedAt": "2026-01-01T00:03:00Z"}}
+CRASHED = {"name": "agent", "image": "agent:1", "state": {"running": {"startedAt": "2026-01-01T00:03:10Z"}}, "lastState": ENDED}
+
 PODS: dict[str, dict[str, Any]] = {
     "just made": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending"}},
     "ready": {"metadata": METADATA, "spec": {**SPEC, "nodeName": "n"}, "status": {"phase": "Running", "conditions": [READY]}},
@@ -38,6 +43,7 @@ PODS: dict[str, dict[str, Any]] = {
     "unschedulable": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending", "conditions": [UNSCHEDULABLE]}},
     "no image": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending", "containerStatuses": [PULLS]}},
     "no image to begin with": {"metadata": METADATA, "spec": SPEC, "status": {"initContainerStatuses": [PULLS]}},
+    "crashed": {"metadata": METADATA, "spec": SPEC, "status": {"conditions": [OTHER, NOT_READY], "containerStatuses": [CRASHED]}},
     "an orphan with nothing": {"metadata": {"name": "x", "labels": None}, "spec": {"affinity": None}},
 }
 NODES: dict[str, dict[str, Any]] = {
