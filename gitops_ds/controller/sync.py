@@ -32,6 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
 CLUSTER_RETRY = 20.0  # seconds at most while the API server is away: it shall find us soon, and each try is one request
+RETURNING = 60.0  # seconds after an API server gave no answer
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
 
@@ -68,6 +69,7 @@ class Loop:
         self._wish.set()
         self._alarm: asyncio.TimerHandle | None = None
         self._failures, self._complaint = 0, ""
+        self._away = -math.inf
         self._stopping = False
         self._state: State | None = None
         self._left: State | None = None
@@ -262,9 +264,13 @@ class Loop:
 
     def _failed(self, error: errors.GitopsError) -> None:
         self._failures += 1
-        wait = None
-        if error.retryable:
-            longest = CLUSTER_RETRY if isinstance(error, errors.ClusterUnreachable | errors.ServerFault) else LONGEST_RETRY
+        now, wait = asyncio.get_running_loop().time(), None
+        is_away = isinstance(error, errors.ClusterUnreachable | errors.ServerFault)
+        self._away = now if is_away else self._away
+        # An API server that comes back refuses us until it knows our rights again.
+        is_returning = isinstance(error, errors.ClusterError) and now - self._away < RETURNING
+        if error.retryable or is_returning:
+            longest = CLUSTER_RETRY if is_returning else LONGEST_RETRY
             wait = min(self._timing.retry * 2.0 ** min(self._failures - 1, 16), longest) * (1 + self._timing.chance() / 10)
             self._ask_in(wait)
         if str(error) != self._complaint:  # said once, not at every tick of the schedule

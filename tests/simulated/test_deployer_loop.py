@@ -260,6 +260,22 @@ def test_an_api_server_that_fails_is_asked_again_without_a_flood(status: int) ->
     play(script)
 
 
+def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_any_longer() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = lambda _request: failure(503)
+        scene.history.push(AGENT.format(tag="2"))
+        scene.loop.ask()
+        await asyncio.sleep(300)
+        scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
+        await asyncio.sleep(25)
+        scene.client.faults = lambda _request: None
+        await asyncio.sleep(30)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
 def test_git_may_be_away_for_an_hour() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
