@@ -156,8 +156,8 @@ def it_leaves_git(plane: controlplane.ControlPlane, upstream: gitservers.Upstrea
     namespace = documents({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
     gone |= {f"agents/{name}/daemonset.json": None for name in ("agent", "base")}
     upstream.commit({**gone, "shared/more.json": namespace})
-    service.said("approve this plan by its hash")
-    (hash, *_) = re.findall(r"approve this plan by its hash (\w+)", service.log())
+    service.said("created Namespace kept")
+    (*_, hash) = re.findall(r"approve this plan by its hash (\w+)", service.log())
     _annotate(plane, f"gitops-ds.io/approve={hash}")
     for name in ("agent", "base"):
         service.said(f"deleted DaemonSet fleet/{name}")
