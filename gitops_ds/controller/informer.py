@@ -130,8 +130,12 @@ async def run(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float],
+    asking: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tells the sink everything about these objects, until it is cancelled. Times are those of the running loop."""
+    """Tells the sink everything about these objects, until it is cancelled. Times are those of the running loop.
+
+    `asking` is called right before a list or the world's version is asked for: what was written by then is in the answer.
+    """
     clock = asyncio.get_running_loop().time
     state: State = Start()
 
@@ -148,8 +152,10 @@ async def run(
         try:
             match state:
                 case Start():
+                    asking()
                     await hear(await cluster.list(resource, which))
                 case Returning():
+                    asking()
                     await hear(WorldVersion(await _world_version(cluster, resource, which)))
                 case Following(version=version, failures=failures):
                     began, error = clock(), None

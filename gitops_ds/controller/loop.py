@@ -142,11 +142,14 @@ class Controller:
         def hear(told: Told) -> None:
             self._hear(resource, told)
 
+        def asking() -> None:
+            self._cache.asks(resource)
+
         which = Selection(brief=self._rooms is None)
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
-                    await informer.run(self._cluster, resource, which, hear, random=self._chance)
+                    await informer.run(self._cluster, resource, which, hear, random=self._chance, asking=asking)
 
     def _hear(self, resource: Resource, told: Told) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
@@ -167,8 +170,8 @@ class Controller:
                 if self._rooms is not None:
                     self._wake(self._rooms.apply(resource, type, body, version))
                 self._wake(self._cache.apply(resource, type, body, version))
-            case WorldVersion():
-                pass
+            case WorldVersion(version=version):
+                self._wake(self._cache.answered(resource, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
         self._tell_moved()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -71,6 +71,19 @@ class Cache:
         """
         moved, self._moved = self._moved, set()
         return moved
+
+    def asks(self, resource: Resource) -> None:
+        """The cluster is asked for a list of this kind, or for its version."""
+        if (written := self._written_of(resource)) is not None:
+            written.asks()
+
+    def answered(self, resource: Resource, version: str) -> set[Key]:
+        """The version of the world that the watch goes on in; returns whom it may matter to."""
+        written = self._written_of(resource)
+        if written is None or not written.answered(version):
+            return set()
+        self._moved |= set(self._daemonsets)
+        return set(self._daemonsets)
 
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
         """A list in place of all that was known of a kind; what vanished meanwhile is gone. All DaemonSets want a look."""
@@ -183,12 +196,15 @@ class Cache:
         return found
 
     def _advance(self, resource: Resource, version: str) -> None:
+        if (written := self._written_of(resource)) is not None:
+            written.advance(version)
+
+    def _written_of(self, resource: Resource) -> Written[Any] | None:
         if resource == POD:
-            self._written_pods.advance(version)
-        elif resource == CONTROLLER_REVISION:
-            self._written_revisions.advance(version)
-        elif resource == DAEMONSET:
-            self._written_daemonsets.advance(version)
+            return self._written_pods
+        if resource == CONTROLLER_REVISION:
+            return self._written_revisions
+        return self._written_daemonsets if resource == DAEMONSET else None
 
     def _daemonset(self, daemonset: DaemonSet, gone: bool) -> set[Key]:
         before = self._daemonsets.get(daemonset.key)

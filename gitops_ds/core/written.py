@@ -1,8 +1,12 @@
 """Own writes, remembered until the watch has passed them: what makes it safe to decide on a cache that lags behind.
 
 The reply to a write stands in for the object until its watch shows that version. So a pod just created is there, one just deleted
-is terminating, and a status just written is known. A reply lapses after five minutes: after a restored etcd its version may never
-come.
+is terminating, and a status just written is known.
+
+After a restored etcd the version of a reply may never come, and its object be lost. A list is never older than what was written
+before it was asked for; so a reply from before, of a later version than the list, is of a world that is no more and is forgotten.
+Any other reply lapses after five minutes.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ class Written(Generic[T]):
     def __init__(self) -> None:
         self._passed = 0
         self._replies: dict[str, _Reply[T]] = {}
+        self._earlier: dict[str, _Reply[T]] = {}
 
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
         """Keeps a reply, unless the watch has shown as much already."""
@@ -42,8 +47,20 @@ class Written(Generic[T]):
         self._passed = max(self._passed, number_of(version))
         self._keep(lambda reply: reply.version > self._passed)
 
+    def asks(self) -> None:
+        """The cluster is asked for its version, or for a list."""
+        self._earlier = dict(self._replies)
+
+    def answered(self, version: str) -> bool:
+        """That version was the answer; whether replies were forgotten that its world doesn't have."""
+        lost = {uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)}
+        before, self._earlier = len(self._replies), {}
+        self._replies = {uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply}
+        return len(self._replies) < before
+
     def reset(self, version: str) -> None:
         """A new list was read, perhaps of an older world."""
+        self.answered(version)
         self._passed = 0
         self.advance(version)
 

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -50,10 +51,12 @@ def programs(*options: str) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """A port that nobody listens on just now, below those that outgoing connections are given (32768 and up on Linux)."""
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def _die_with_parent() -> None:

@@ -184,6 +184,30 @@ def test_a_reply_lapses(passed: str) -> None:
     assert "p" not in {p.uid for p in observe(cache, now).pods}
 
 
+def the_answer_comes(cache: Cache, how: str, version: str) -> set[Key]:
+    return cache.answered(POD, version) if how == "the watch goes on" else cache.replace(POD, [], version)
+
+
+@pytest.mark.parametrize("how", ["the watch goes on", "a new list"])
+def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_tells_its_version(how: str) -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    cache.asks(POD)
+    cache.wrote(POD, pod(uid="meanwhile", resourceVersion="460"), START)
+    assert the_answer_comes(cache, how, "450") == {KEY}
+    uids = {p.uid for p in observe(cache).pods}
+    assert "p" not in uids
+    assert "meanwhile" in uids
+
+
+def test_a_reply_of_the_same_world_stays_when_its_watch_goes_on() -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    cache.asks(POD)
+    assert the_answer_comes(cache, "the watch goes on", "500") == set()
+    assert "p" in {p.uid for p in observe(cache).pods}
+
+
 def test_the_version_goes_down_with_a_new_list_of_an_older_world() -> None:
     cache = filled(settled(), version="1000")
     cache.wrote(POD, pod(resourceVersion="50"), START)
