@@ -23,7 +23,7 @@ class Connection:
 
 @asynccontextmanager
 async def fenced(connection: Connection, fence: Fence, tally: Tally) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same without one, with connections of its own: for the lease alone.
+    """The cluster behind a fence, and the same without one, with connections of its own: for the lease, and for word to the leader.
 
     `tally` counts the requests of the first.
     """

@@ -66,7 +66,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         hearers.hearing.append(observed.hear)
         parts: list[Part] = [*deployers, controller, observed]
         if news is not None:
-            news.watch(observed.standings, deployers[-len(service.repositories) :])
+            news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
         election = leading.election(service, free, fence, noted)
         if service.listen:

@@ -11,8 +11,8 @@ from gitops_ds.cli import options
 
 @click.command()
 @click.argument("repository", required=False)
-@options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
-@options.option("--path", default="", help="The directory inside the repository.")
+@options.directory
+@options.inside
 @options.option("--settings", help="The settings file of the service, to be checked as well.")
 @options.cluster_name
 @options.connection

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 @options.option("--reason", default="", help="Why, for the message.")
 @options.option("--author", metavar="'NAME <MAIL>'", help="Who writes the commit; default: Git's user.name and user.email.")
 @options.option("--exit-code", is_flag=True, help="Exit 1 when something was changed.")
-@options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
-@options.option("--path", default="", help="The directory inside the repository.")
-@options.allow
-@options.cluster_name
-@options.namespace
+@options.written_to
 @options.connection
 @options.output("text", "json")
 @options.common

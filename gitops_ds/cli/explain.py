@@ -12,7 +12,7 @@ from gitops_ds.cli import options
 @click.command()
 @click.argument("agent")
 @click.argument("path", required=False, default="")
-@options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
+@options.directory
 @options.option("--revision", help="A commit, branch or tag.")
 @options.option("--path-in-repository", "inside", default="", help="The directory inside the repository.")
 @options.allow

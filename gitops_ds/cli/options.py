@@ -59,15 +59,19 @@ allow = option(
     callback=_allowed,
     help="What may run on the repository's files: helm, kustomize, both with a comma, or none; `network` fetches charts.",
 )
+directory = option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
+inside = option("--path", default="", help="The directory inside the repository.")
 repository = together(
     click.argument("repository", required=False),
-    option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you."),
+    directory,
     option("--revision", help="A commit, branch or tag; default: the work tree as it stands, or the committed tip."),
-    option("--path", default="", help="The directory inside the repository."),
+    inside,
     allow,
 )
 cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")
+# Of a command that writes a commit.
+written_to = together(directory, inside, allow, cluster_name, namespace)
 access = together(
     option("--kubeconfig", help="The kubeconfig file; default: as kubectl."),
     option("--context", help="The context of the kubeconfig."),

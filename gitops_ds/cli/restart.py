@@ -12,11 +12,7 @@ from gitops_ds.cli import options, proposals
 @click.command()
 @click.argument("name")
 @proposals.proposal
-@options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
-@options.option("--path", default="", help="The directory inside the repository.")
-@options.allow
-@options.cluster_name
-@options.namespace
+@options.written_to
 @options.output("text", "json")
 @options.common
 def restart(**given: Any) -> int:

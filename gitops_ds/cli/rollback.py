@@ -16,11 +16,7 @@ from gitops_ds.cli import options, proposals
 @options.option("--to-commit", metavar="SHA", help="The commit whose files shall come back.")
 @proposals.proposal
 @proposals.pull_request
-@options.option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
-@options.option("--path", default="", help="The directory inside the repository.")
-@options.allow
-@options.cluster_name
-@options.namespace
+@options.written_to
 @options.connection
 @options.output("text", "json")
 @options.common

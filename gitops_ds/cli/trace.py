@@ -13,7 +13,7 @@ from gitops_ds.cli import options, table
 @click.command()
 @click.argument("what")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
-@options.option("--path", default="", help="The directory inside the repository.")
+@options.inside
 @options.namespace
 @options.connection
 @options.output("text", "json", "yaml")

@@ -138,12 +138,7 @@ async def draft_with(
 async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> tuple[PassEnded, State]:
     """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on."""
     made = ready.plan
-    if made.writes or made.refusals:
-        emit(Planned(clock(), made))
-
-    terms = ready.writer.terms
-    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
-        emit(told)
+    _tell_plan(ready, emit, clock)
 
     def tell(done: apply.Written) -> None:
         place.wrote(done.change.key, str(done.body["metadata"]["resourceVersion"]) if done.body else "")
@@ -209,15 +204,19 @@ def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Cha
 
 async def compare(place: Place, ready: Draft, emit: Emit, clock: Callable[[], float]) -> State:
     """Tells the plan, carries nothing out, and notes what waits; the state from now on."""
-    made = ready.plan
-    if made.writes or made.refusals:
-        emit(Planned(clock(), made))
-    terms = ready.writer.terms
-    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
-        emit(told)
+    made, terms = ready.plan, ready.writer.terms
+    _tell_plan(ready, emit, clock)
     standing = drift.standing(made.drifted, terms.left, terms.now)
     after = replace(ready.state, waiting=frozenset(change.key for change in made.writes), drift=standing)
     return after if after == ready.state else await _save(place, after)
+
+
+def _tell_plan(ready: Draft, emit: Emit, clock: Callable[[], float]) -> None:
+    made, terms = ready.plan, ready.writer.terms
+    if made.writes or made.refusals:
+        emit(Planned(clock(), made))
+    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
+        emit(told)
 
 
 async def _announced(place: Place, ready: Draft) -> Draft:

@@ -10,21 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent_manifest import agent
 from tests.ci_files import files
 from tests.gitservers import GIT_ENVIRONMENT
-
-LABEL = "LABEL"
-MANIFEST = """\
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent, namespace: default}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: LABEL}}
-    spec:
-      containers: [{name: agent, image: registry.example/agent:1.0.0}]
-"""
 
 
 class Work:
@@ -37,14 +25,14 @@ class Work:
         self.run(self.upstream, "config", "uploadpack.allowAnySHA1InWant", "true")
         subprocess.run((*git, self.clone), env=GIT_ENVIRONMENT, check=True)
         self.git("remote", "add", "origin", self.upstream.as_uri())
-        (self.clone / "other.yaml").write_text(MANIFEST.replace("agent", "other").replace(LABEL, "other"))
+        (self.clone / "other.yaml").write_text(agent("other"))
         self.write("agent")
         self.commit("agents")
         self.git("push", "--quiet", "origin", "main")
 
     def write(self, label: str) -> None:
         """The manifest with that label: with `agent` it is right."""
-        (self.clone / "agent.yaml").write_text(MANIFEST.replace(LABEL, label))
+        (self.clone / "agent.yaml").write_text(agent(label=label))
 
     def commit(self, message: str) -> str:
         self.git("add", "--all")

@@ -7,20 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent_manifest import agent
 from tests.deploy import containerfile
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("image")]
-MANIFEST = """\
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent, namespace: default}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec:
-      containers: [{name: agent, image: registry.example/agent:1.0.0}]
-"""
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +42,9 @@ def test_it_starts_quickly_from_bytecode_that_is_there(image: containerfile.Imag
 
 
 def test_it_checks_a_repository_that_it_may_only_read(tmp_path: Path, image: containerfile.Image) -> None:
-    (tmp_path / "agent.yaml").write_text(MANIFEST)
+    (tmp_path / "agent.yaml").write_text(agent())
     tmp_path.chmod(0o755)
     told = containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")])
     assert told.returncode == 0, told.stdout + told.stderr
-    (tmp_path / "agent.yaml").write_text(MANIFEST.replace("labels: {app: agent}}", "labels: {app: other}}", 1))
+    (tmp_path / "agent.yaml").write_text(agent(label="other"))
     assert containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")]).returncode == 1

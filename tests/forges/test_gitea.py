@@ -13,22 +13,12 @@ from typing import Any
 import pytest
 
 from gitops_ds.report import markdown
+from tests.agent_manifest import agent
 from tests.forges.gitea import Clone, Gitea
 
 pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
 BOT_SCOPES = "read:user,write:issue,write:repository"
-MANIFEST = """\
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent, namespace: default}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: LABEL}}
-    spec:
-      containers: [{name: agent, image: registry.example/agent:1.0.0}]
-"""
 
 
 @dataclass
@@ -47,7 +37,7 @@ class Review:
 
     def push(self, label: str) -> str:
         """A new commit of the pull request: with the label `agent` it is right, with another not."""
-        (self.work.directory / "agent.yaml").write_text(MANIFEST.replace("LABEL", label))
+        (self.work.directory / "agent.yaml").write_text(agent(label=label))
         return self.work.push("change", f"label {label}")
 
     def check(self, report: Path) -> int:
@@ -94,7 +84,7 @@ def review(gitea: Gitea, tmp_path: Path) -> Review:
     gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, own)
     gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, own)
     work = gitea.clone(f"{owner}/{name}", tmp_path / "work", own)
-    (work.directory / "agent.yaml").write_text(MANIFEST.replace("LABEL", "agent"))
+    (work.directory / "agent.yaml").write_text(agent())
     work.push("main", "an agent")
     made = Review(gitea, f"{owner}/{name}", 0, work, gitea.token(bot, BOT_SCOPES))
     made.push("another")

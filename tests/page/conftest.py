@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from gitops_ds.web.page import routes
 from gitops_ds.web.page.access import Door
 from tests.page.fleets import Show, story
+from tests.thread_loop import ThreadLoop
 
 
 class Served:
@@ -24,10 +23,8 @@ class Served:
 
     def __init__(self, show: Show, door: Door) -> None:
         self.show = show
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._runner = self._do(self._start(door))
+        self._loop = ThreadLoop()
+        self._runner = self._loop.do(self._start(door))
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _start(self, door: Door) -> web.AppRunner:
@@ -38,31 +35,17 @@ class Served:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return runner
 
-    def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
-
     def change(self, change: Callable[[Show], None]) -> None:
         """Changes the view in the thread that reads it."""
 
         async def done() -> None:
             change(self.show)
 
-        self._do(done())
+        self._loop.do(done())
 
     def stop(self) -> None:
-        self._do(self._runner.cleanup())
-        self._do(_ended())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _ended() -> None:
-    """Streams wait for news; here nothing else ends them."""
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+        self._loop.do(self._runner.cleanup())
+        self._loop.stop()  # streams wait for news; here nothing else ends them
 
 
 @contextlib.contextmanager

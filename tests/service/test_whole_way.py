@@ -26,6 +26,7 @@ from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_gitea import BOT_SCOPES, Review
 from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM, running, until
+from tests.thread_loop import ThreadLoop
 
 pytestmark = [pytest.mark.forge, pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("gitea")]
 SECRET = "a secret that nobody guesses"
@@ -38,7 +39,7 @@ def tls(port: int) -> Iterator[int]:
     key, certificate, _ = gitservers._certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    loop, here = asyncio.new_event_loop(), controlplane.free_port()
+    loop, here = ThreadLoop(), controlplane.free_port()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -51,23 +52,15 @@ def tls(port: int) -> Iterator[int]:
         inner, outer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(pump(reader, outer), pump(inner, writer))
 
-    async def ended() -> None:
+    async def closed() -> None:
         server.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
 
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    server = asyncio.run_coroutine_threadsafe(asyncio.start_server(relay, "127.0.0.1", here, ssl=context), loop).result(30)
+    server = loop.do(asyncio.start_server(relay, "127.0.0.1", here, ssl=context))
     try:
         yield here
     finally:
-        asyncio.run_coroutine_threadsafe(ended(), loop).result(30)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        loop.do(closed())
+        loop.stop()
 
 
 @contextlib.contextmanager

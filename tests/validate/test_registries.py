@@ -8,25 +8,18 @@ import pytest
 
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
+from tests.agent_manifest import agent
 
-MANIFEST = """\
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent, namespace: x}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec:
-      containers: [{name: agent, image: "IMAGE"}]
-"""
 ALLOWED = "{registries: [registry.example.com, ghcr.io/acme/, localhost:5000]}"
 
 
 def told(switch: str, image: str) -> list[tuple[str, str]]:
     """The rules that have something against the settings, and what DS413 has against the image."""
-    files = {"gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n", "agent.yaml": MANIFEST}
-    snapshot = Snapshot(None, {PurePosixPath(name): text.replace("IMAGE", image).encode() for name, text in files.items()})
+    files = {
+        "gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n",
+        "agent.yaml": agent(image=image),
+    }
+    snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
     found = prepare.prepare(snapshot).findings
     return [(one.rule, one.message) for one in found if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")]
 

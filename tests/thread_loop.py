@@ -1,0 +1,37 @@
+"""An event loop in a thread of its own, beside a test that is not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ThreadLoop:
+    """Runs from the beginning until `stop`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the work in the loop, and waits for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def stop(self) -> None:
+        """Ends what is left there, and the loop."""
+        self.do(_cancel_the_rest())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()  # type: ignore[union-attr]
+    await asyncio.gather(*left, return_exceptions=True)  # type: ignore[arg-type]
