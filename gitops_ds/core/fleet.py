@@ -72,22 +72,22 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
 
 def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
     """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
-    by_node: dict[str, list[Pod]] = {}
+    by_node: dict[str, tuple[Pod, ...]] = {}
     for pod in pods:
         if pod.node:
-            by_node.setdefault(pod.node, []).append(pod)
-    placer = eligibility.read(seen.daemonset.template)
-    spots = [_spot(node.name, placer.place(node), by_node.pop(node.name, None)) for node in seen.nodes]
+            by_node[pod.node] = (*by_node.get(pod.node, ()), pod)
+    place = eligibility.read(seen.daemonset.template).place
+    spots = [_spot(node.name, place(node), by_node.pop(node.name, ())) for node in seen.nodes]
     if by_node:
         spots += [_spot(node, None, there) for node, there in by_node.items()]
         spots.sort(key=lambda spot: spot.node)
     return Fleet(seen, hash, tuple(spots))
 
 
-def _spot(node: str, placement: Placement | None, pods: list[Pod] | None) -> Spot:
+def _spot(node: str, placement: Placement | None, pods: tuple[Pod, ...]) -> Spot:
     if not pods:
         return Spot(node, placement, (), ())
-    there = [pod for pod in pods if not (pod.terminating and pod.ended)]
-    if len(pods) == 1:
-        return Spot(node, placement, tuple(there), (pods[0].uid,))
-    return Spot(node, placement, tuple(sorted(there, key=keep_first)), tuple(sorted(pod.uid for pod in pods)))
+    if len(pods) == 1 and not pods[0].terminating:  # nearly every one
+        return Spot(node, placement, pods, (pods[0].uid,))
+    there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
+    return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))

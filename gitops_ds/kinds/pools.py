@@ -42,8 +42,14 @@ def census(facts: ClusterFacts, live: Live) -> Census | None:
 
 def pool_of(node: Node, pools: Sequence[Pool]) -> str:
     """The first of the cluster's pools that the node meets, else what its provider calls its pool; empty for neither."""
-    own = next((pool.name for pool in pools if requirements.all_match(pool.match, node.labels)), "")
-    return own or next((node.labels[label] for label in _POOL_LABELS if node.labels.get(label)), "")
+    labels = node.labels
+    for pool in pools:
+        if requirements.all_match(pool.match, labels):
+            return pool.name
+    for label in _POOL_LABELS:
+        if name := labels.get(label):
+            return name
+    return ""
 
 
 def declared(pools: tuple[Pool, ...]) -> Census | None:

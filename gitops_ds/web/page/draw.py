@@ -67,6 +67,7 @@ class Pages:
             "short": short,
             "at": words.at,
             "cells": cells,
+            "node_names": node_names,
             "files": assets.PATHS,
             "version": __version__,
             "states": tuple(fleetmap.STATES.items()),
@@ -109,6 +110,11 @@ class Pages:
 def cells(group: Group) -> Markup:
     """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at all."""
     return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
+
+
+def node_names(group: Group) -> str:
+    """The names of a group's nodes in one text: escaped as a whole, and not one by one."""
+    return " ".join([cell.node for cell in group.cells])
 
 
 def _square(code: str) -> str:

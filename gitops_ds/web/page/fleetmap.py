@@ -51,21 +51,22 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes of one pool in one zone; `well` counts those up to date."""
+    """The nodes of one pool in one zone; `states` counts them by state."""
 
     pool: str
     zone: str
     cells: tuple[Cell, ...]
+    states: Mapping[str, int]
 
     @property
     def meant(self) -> int:
         """How many shall run the agent."""
-        return sum(1 for cell in self.cells if cell.state != "n")
+        return len(self.cells) - self.states.get("n", 0)
 
     @property
     def well(self) -> int:
         """How many run the wanted revision, available."""
-        return sum(1 for cell in self.cells if not cell.state)
+        return self.states.get("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,70 +113,77 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
     """
     spread = decide.layout(agent.seen)
-    by_hash = {revision.hash: revision for revision in agent.history}
+    pods = [_shown(spread, spot) for spot in spread.spots]
+    shades, legend = _legend(agent, spread.hash, Counter(pod.hash for pod in pods if pod is not None and not pod.terminating))
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
-    shades = _shades(agent, spread, by_hash)
-    letters = {shade.number: shade.letter for shade in shades}
-    reasons = tuple(sorted({trouble.reason for trouble in agent.health.nodes}))
-    numbers = {reason: number for number, reason in enumerate(reasons)}
     grouped: dict[tuple[str, str], list[Cell]] = {}
-    for spot in spread.spots:
-        trouble = troubles.get(spot.node)
-        state, pod = _state(spread, spot, trouble)
-        if spot.node in where or pod is not None:  # a node that left may still have a pod
-            cell = _cell(spot.node, state, pod, trouble, (by_hash, letters, numbers))
-            grouped.setdefault(where.get(spot.node, ("", "")), []).append(cell)
-    drawn = (Group(pool, zone, tuple(cells)) for (pool, zone), cells in sorted(grouped.items()))
+    for spot, pod in zip(spread.spots, pods, strict=True):
+        place = where.get(spot.node)
+        if place is not None or pod is not None:  # a node that left may still have a pod
+            trouble = troubles.get(spot.node)
+            cell = _cell(spot.node, _state(spread, spot, pod, trouble), pod, trouble, legend)
+            grouped.setdefault(place or ("", ""), []).append(cell)
+    drawn = (Group(*place, tuple(cells), Counter([cell.state for cell in cells])) for place, cells in sorted(grouped.items()))
     groups = tuple(sorted(drawn, key=lambda group: not group.meant))
     all_cells = [cell for group in groups for cell in group.cells]
-    states = Counter(cell.state for cell in all_cells)
-    return FleetMap(groups, shades, states, reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
+    states = sum((Counter(group.states) for group in groups), Counter[str]())
+    return FleetMap(groups, shades, states, legend.reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
 
 
-def _state(spread: Fleet, spot: Spot, trouble: NodeHealth | None) -> tuple[str, Pod | None]:
-    staying = spot.staying
-    pod = next((pod for pod in staying if spread.updated(pod)), staying[0] if staying else None)
-    if pod is None and spot.pods:
-        pod = spot.pods[0]
-    if not spot.wanted:
-        return ("u" if pod is not None else "n"), pod
-    if trouble is None:
-        return ("" if pod is not None and spread.updated(pod) else "o"), pod
-    if trouble.reason == "Outdated":
-        return "o", pod
-    if trouble.reason in ("NoPod", "Starting", "Terminating"):
-        return "p", pod
-    return ("x" if trouble.blame is Blame.TEMPLATE else "w"), pod
+@dataclass(frozen=True, slots=True)
+class _Legend:
+    """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their numbers."""
+
+    revisions: Mapping[str, tuple[Revision, str]]
+    reasons: tuple[str, ...]
 
 
-def _cell(
-    name: str,
-    state: str,
-    pod: Pod | None,
-    trouble: NodeHealth | None,
-    known: tuple[Mapping[str, Revision], Mapping[int, str], Mapping[str, int]],
-) -> Cell:
-    by_hash, letters, numbers = known
-    revision = by_hash.get(pod.hash) if pod is not None else None
-    letter = letters.get(revision.number, SHADES[-1]) if revision else ""
-    parts = [state, letter if state or letter != SHADES[0] else ""]
-    if trouble is None:
-        return Cell(name, " ".join(filter(None, parts)), state, pod=pod.name if pod else "", revision=revision)
-    parts.append(f"r{numbers[trouble.reason]}")
-    told = (trouble.reason, trouble.blame.value, trouble.message)
-    return Cell(name, " ".join(filter(None, parts)), state, *told, pod.name if pod else "", revision)
-
-
-def _shades(agent: Agent, spread: Fleet, by_hash: Mapping[str, Revision]) -> tuple[Shade, ...]:
-    """The wanted revision first, then the others that run, newest first."""
-    running = Counter(pod.hash for spot in spread.spots for pod in spot.staying[:1])
-    current = by_hash.get(spread.hash) or agent.current
+def _legend(agent: Agent, wanted: str, running: Mapping[str, int]) -> tuple[tuple[Shade, ...], _Legend]:
+    """The wanted revision first, then the others that run, newest first; `running` counts the nodes of each hash."""
+    by_hash = {revision.hash: revision for revision in agent.history}
+    current = by_hash.get(wanted) or agent.current
     others = [by_hash[hash] for hash in running if hash in by_hash and (current is None or hash != current.hash)]
     found = [*([current] if current else []), *sorted(others, key=lambda revision: -revision.number)]
     letters = SHADES[0 if current else 1 :]
-    return tuple(
-        Shade(letters[min(place, len(letters) - 1)], agent.commit_of(one), one.number, running[one.hash], one is current)
+    shades = tuple(
+        Shade(letters[min(place, len(letters) - 1)], agent.commit_of(one), one.number, running.get(one.hash, 0), one is current)
         for place, one in enumerate(found)
+    )
+    letter_of = {shade.number: shade.letter for shade in shades}
+    revisions = {hash: (one, letter_of.get(one.number, SHADES[-1])) for hash, one in by_hash.items()}
+    return shades, _Legend(revisions, tuple(sorted({trouble.reason for trouble in agent.health.nodes})))
+
+
+def _shown(spread: Fleet, spot: Spot) -> Pod | None:
+    """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
+    if len(spot.pods) < 2:
+        return spot.pods[0] if spot.pods else None
+    staying = spot.staying
+    return next((pod for pod in staying if spread.updated(pod)), (staying or spot.pods)[0])
+
+
+def _state(spread: Fleet, spot: Spot, pod: Pod | None, trouble: NodeHealth | None) -> str:
+    if not spot.wanted:
+        return "u" if pod is not None else "n"
+    if trouble is None:
+        return "" if pod is not None and spread.updated(pod) else "o"
+    if trouble.reason == "Outdated":
+        return "o"
+    if trouble.reason in ("NoPod", "Starting", "Terminating"):
+        return "p"
+    return "x" if trouble.blame is Blame.TEMPLATE else "w"
+
+
+def _cell(name: str, state: str, pod: Pod | None, trouble: NodeHealth | None, legend: _Legend) -> Cell:
+    revision, letter = legend.revisions.get(pod.hash, (None, "")) if pod is not None else (None, "")
+    if not state and letter == SHADES[0]:
+        letter = ""
+    code = f"{state} {letter}" if state and letter else state or letter
+    if trouble is None:
+        return Cell(name, code, state, "", "", "", pod.name if pod is not None else "", revision)
+    code = f"{code} r{legend.reasons.index(trouble.reason)}".lstrip()
+    return Cell(
+        name, code, state, trouble.reason, trouble.blame.value, trouble.message, pod.name if pod is not None else "", revision
     )
 
 
