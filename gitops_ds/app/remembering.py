@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FEW: Final = 100
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _SECRET_BYTES: Final = 32
-_NAME: Final = 64  # characters of a hash
+NAME: Final = 64  # characters of a hash
 # What a verdict on one file hangs on beside the file.
 _JUDGES: Final = ("kinds", "model", "render", "schemas", "validate")
 
@@ -67,20 +67,16 @@ class Memory:
         if told["version"] != version():
             return NOTHING
         clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
-        return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
+        return Known({line[:NAME].decode(): line[NAME:] for line in lines}, clean)
 
     def save(self, known: Known, checked: Checked) -> None:
         """Keeps what is new, and of what was known and not asked for no more than as much again."""
         from gitops_ds.render import bundle as rendering
         from gitops_ds.render import drafts
-        from gitops_ds.validate import check
 
         objects = rendering.objects(checked.snapshot)
         fresh = [path for path, one in objects.items() if drafts.is_news(one)]
-        clean: dict[str, frozenset[Digest]] = {}
-        for one in checked.prepared:
-            name = check.circumstances(one.bundle)
-            clean[name] = clean.get(name, frozenset()) | one.clean
+        clean = clean_in(checked)
         is_news = fresh or any(digests - known.clean.get(name, frozenset()) for name, digests in clean.items())
         if len(objects) < self.few or not is_news:
             return
@@ -98,8 +94,19 @@ class Memory:
         kept.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
 
 
+def clean_in(checked: Checked) -> dict[str, frozenset[Digest]]:
+    """`Known.clean` of what was checked."""
+    from gitops_ds.validate import check
+
+    clean: dict[str, frozenset[Digest]] = {}
+    for one in checked.prepared:
+        name = check.circumstances(one.bundle)
+        clean[name] = clean.get(name, frozenset()) | one.clean
+    return clean
+
+
 def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
-    return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
+    return sum(map(len, files.values())) + NAME * (len(files) + sum(map(len, clean.values())))
 
 
 @cache  # a save asks again

@@ -174,29 +174,37 @@ def _changed(group: checking.Changed) -> Changed:
 def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
     """What is known of the run: versions, commit, and where the CI shows files and logs."""
     from gitops_ds import __version__
-    from gitops_ds.app import surroundings
-    from gitops_ds.forges import environment
     from gitops_ds.model.finding import Severity
     from gitops_ds.report.findings import About
 
     formats = {format for format, _ in given["output"]}
     commit = snapshot.commit
-    merged = environment.checked_out(os.environ)
-    sha = commit.id if commit else merged
-    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull request is at.
-    head = environment.head(os.environ, surroundings.event(os.environ)) if sha == merged else sha
-    return About(
+    told = About(
         version=__version__,
         key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
         scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
-        head=head[:12],
+        head=commit.id[:12] if commit else "",
         base=given["base"] or "",
-        permalink=environment.files_link(os.environ, sha),
-        full=environment.run_link(os.environ),
         at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
         fail_on=Severity(given["fail_on"]),
         rules=_rules(formats),
     )
+    # At a desk nothing of this is known, and the code for it takes its time to load.
+    return (
+        _about_job(told, commit.id if commit else "") if any(name.startswith(("GITHUB_", "CI_")) for name in os.environ) else told
+    )
+
+
+def _about_job(told: About, commit: str) -> About:
+    from gitops_ds.app import surroundings
+    from gitops_ds.forges import environment
+
+    merged = environment.checked_out(os.environ)
+    sha = commit or merged
+    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull request is at.
+    head = environment.head(os.environ, surroundings.event(os.environ)) if sha == merged else sha
+    links = (environment.files_link(os.environ, sha), environment.run_link(os.environ))
+    return replace(told, head=head[:12], permalink=links[0], full=links[1])
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:

@@ -52,13 +52,13 @@ def check(
     shapes_are_right = True
     looking = tuple(rule for rule in rules.wanted(bundle.rules) if advice or rule.refused)
     own_rules = custom.read(bundle.custom if advice else ())
-    clean = snapshot.known.clean.get(circumstances(bundle), ())
+    clean, here = snapshot.known.clean, circumstances(bundle)
     for broken, fault in own_rules.faults:
         start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
         yield Finding(custom.RULE.id, Severity.ERROR, f"{broken.name}: {fault}", start[0], end=start[1])
     for manifest in bundle.manifests.values():
         shape_is_right = True
-        is_known = manifest.digest in clean
+        is_known = manifest.digest in clean.get(here, ())
         for complaint in () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes):
             shape_is_right &= not complaint.refused
             problem = complaint.problem
