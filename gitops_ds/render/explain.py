@@ -96,17 +96,11 @@ def _as_tree(manifest: Manifest) -> Tree:
     """The body as a tree again: what has no pointers of its own stands at its path under the base."""
     origin = manifest.origin
 
-    def walk(value: Any, path: Path) -> Tree:
-        if isinstance(value, Mapping):
-            return {key: walk(item, (*path, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [walk(item, (*path, index)) for index, item in enumerate(value)]
-        if value is None:
-            return None
+    def setters(path: Path) -> tuple[Pointer, ...]:
         own = Pointer(origin.base.file, origin.base.document, origin.base.path + path)
-        return traced.Scalar(value, origin.set_by.get(path, (own,)))
+        return origin.set_by.get(path, (own,))
 
-    return walk(manifest.body, ())
+    return traced.tree(manifest.body, setters)
 
 
 def _told(tree: Tree, found: Layout, manifest: Manifest) -> Explanation:

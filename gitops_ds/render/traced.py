@@ -6,7 +6,7 @@ stay plain: patches need to see them as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +38,16 @@ def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]
     if known:
         return _known(value, (), (pointer,), known)
     file, document = pointer.file, pointer.document
+    return tree(value, lambda path: (Pointer(file, document, path),), pointer.path)
 
-    def walk(value: Any, path: Path) -> Tree:
-        if isinstance(value, Mapping):
-            return {key: walk(item, (*path, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [walk(item, (*path, index)) for index, item in enumerate(value)]
-        return value if value is None else Scalar(value, (Pointer(file, document, path),))
 
-    return walk(value, pointer.path)
+def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> Tree:
+    """The value as a tree; `setters` tells by its path (`path` is the value's own) who set a scalar."""
+    if isinstance(value, Mapping):
+        return {key: tree(item, setters, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [tree(item, setters, (*path, index)) for index, item in enumerate(value)]
+    return value if value is None else Scalar(value, setters(path))
 
 
 def _known(value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]) -> Tree:

@@ -17,7 +17,7 @@ from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.render import layout, paths, traced
 from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.traced import Scalar, Tree
+from gitops_ds.render.traced import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,11 @@ def _layered(setters: list[tuple[Any, Pointer]]) -> Tree:
     """The first setter's value; each scalar also names the later setters that had something at its place."""
     winner, at = setters[0]
 
-    def walk(value: Any, path: Path) -> Tree:
-        if isinstance(value, Mapping):
-            return {key: walk(item, (*path, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [walk(item, (*path, index)) for index, item in enumerate(value)]
-        if value is None:
-            return None
+    def set_by(path: Path) -> tuple[Pointer, ...]:
         losers = (Pointer(p.file, p.document, (*p.path, *path)) for v, p in setters[1:] if _has(v, path))
-        return Scalar(value, (Pointer(at.file, at.document, (*at.path, *path)), *losers))
+        return (Pointer(at.file, at.document, (*at.path, *path)), *losers)
 
-    return walk(winner, ())
+    return traced.tree(winner, set_by)
 
 
 def _has(value: Any, path: Path) -> bool:

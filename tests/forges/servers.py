@@ -128,6 +128,18 @@ class Server:
     def routes(self, router: web.UrlDispatcher) -> None:
         raise NotImplementedError
 
+    def who(self, request: web.Request, right: str) -> User:
+        raise NotImplementedError
+
+    async def create(self, request: web.Request) -> web.Response:
+        made = self.add(self.who(request, "comment"), (await request.json())["body"])
+        return web.json_response({"id": made.id}, status=201)
+
+    async def update(self, request: web.Request) -> web.Response:
+        comment = self._found(request.match_info["id"], self.who(request, "comment"))
+        comment.body = (await request.json())["body"]
+        return web.json_response({"id": comment.id})
+
     def _page(self, request: web.Request) -> tuple[list[Comment], dict[str, str]]:
         """https://docs.github.com/rest/using-the-rest-api/using-pagination-in-the-rest-api, GitLab alike: at most 100."""
         size = min(int(request.query.get("per_page", "30")), 100)
@@ -185,15 +197,6 @@ class GitHub(Server):
         items = [{"id": one.id, "user": {"login": one.author.login, "id": one.author.id}, "body": one.body} for one in found]
         return web.json_response([{**items[0], "user": None, "id": 1, "body": "a ghost"}, *items] if items else [], headers=headers)
 
-    async def create(self, request: web.Request) -> web.Response:
-        made = self.add(self.who(request, "comment"), (await request.json())["body"])
-        return web.json_response({"id": made.id}, status=201)
-
-    async def update(self, request: web.Request) -> web.Response:
-        comment = self._found(request.match_info["id"], self.who(request, "comment"))
-        comment.body = (await request.json())["body"]
-        return web.json_response({"id": comment.id})
-
     async def status(self, request: web.Request) -> web.Response:
         self.who(request, "status")
         body = await request.json()
@@ -239,15 +242,6 @@ class GitLab(Server):
         found, headers = self._page(request)
         items = [{"id": one.id, "author": {"id": one.author.id}, "body": one.body, "system": False} for one in found]
         return web.json_response(items, headers=headers)
-
-    async def create(self, request: web.Request) -> web.Response:
-        made = self.add(self.who(request, "comment"), (await request.json())["body"])
-        return web.json_response({"id": made.id}, status=201)
-
-    async def update(self, request: web.Request) -> web.Response:
-        comment = self._found(request.match_info["id"], self.who(request, "comment"))
-        comment.body = (await request.json())["body"]
-        return web.json_response({"id": comment.id})
 
     async def status(self, request: web.Request) -> web.Response:
         self.who(request, "status")
