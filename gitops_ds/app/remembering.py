@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FEW: Final = 100
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _SECRET_BYTES: Final = 32
-NAME: Final = 64  # characters of a hash
+_NAME: Final = 64  # characters of a hash
 # What a verdict on one file hangs on beside the file.
 _JUDGES: Final = ("kinds", "model", "render", "schemas", "validate")
 
@@ -67,7 +67,7 @@ class Memory:
         if told["version"] != version():
             return NOTHING
         clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
-        return Known({line[:NAME].decode(): line[NAME:] for line in lines}, clean)
+        return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
     def save(self, known: Known, checked: Checked) -> None:
         """Keeps what is new, and of what was known and not asked for no more than as much again."""
@@ -106,7 +106,7 @@ def clean_in(checked: Checked) -> dict[str, frozenset[Digest]]:
 
 
 def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
-    return sum(map(len, files.values())) + NAME * (len(files) + sum(map(len, clean.values())))
+    return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
 
 
 @cache  # a save asks again

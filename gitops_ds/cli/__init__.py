@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import traceback
@@ -113,4 +114,5 @@ def main() -> None:
         code = 0
     except Exception as error:
         code = _told(error)
+    gc.freeze()  # else all that is left is looked through for garbage on the way out: a sixth of the time of a check
     sys.exit(code or 0)

@@ -144,7 +144,7 @@ class _Asked:
 
 async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
     """The report, the files that it is of, and those of them that hold no object."""
-    from gitops_ds.app import answering, checking, halving, selecting
+    from gitops_ds.app import answering, checking, selecting, sharing
     from gitops_ds.model.known import Known
 
     given, memory = asked.given, asked.memory
@@ -163,7 +163,7 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
         found = answering.without(checking.of(sides.with_head(head), wanted), asked.today, asked.baseline)
         return selecting.only(found, asked.names)
 
-    with halving.halved(sides, wanted) as sides:
+    with sharing.shared(sides, wanted) as sides:
         checked = judged(sides.head)
         if memory:
             memory.save(sides.head.known, checked)

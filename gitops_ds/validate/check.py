@@ -56,7 +56,8 @@ def check(
     for broken, fault in own_rules.faults:
         start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
         yield Finding(custom.RULE.id, Severity.ERROR, f"{broken.name}: {fault}", start[0], end=start[1])
-    for manifest in bundle.manifests.values():
+    # File by file: somebody may be finding out about the later ones meanwhile.
+    for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
         shape_is_right = True
         is_known = manifest.digest in clean.get(here, ())
         for complaint in () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes):

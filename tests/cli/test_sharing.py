@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import checking, halving
+from gitops_ds.app import checking, sharing
 from gitops_ds.app.checking import Checked, Sides, Wanted
 from gitops_ds.model.known import Known
 from gitops_ds.model.snapshot import Snapshot
@@ -53,23 +53,21 @@ def alone() -> Iterator[Callable[..., Any]]:
 
 def what_the_other_found() -> None:
     whole = sides()
-    with halving.halved(whole, Wanted()) as shared:
+    with sharing.shared(whole, Wanted()) as shared:
         if shared is whole:  # a machine with one processor
             return
         expected = outcome(checking.of(whole, Wanted()))
-        other = halving.Other(whole.head, Wanted())
-        found, clean = other.files(wait=True), other.clean(wait=True)
+        other = sharing.Other(whole.head, Wanted())
+        clean = other.clean(wait=True)
         other.end()
-        assert found is not None
         assert clean is not None
-        assert len(found) == MANY
         assert [len(digests) for digests in clean.values()] == [MANY - 9]
-        assert outcome(checking.of(whole.with_head(replace(whole.head, known=Known(found, clean))), Wanted())) == expected
+        assert outcome(checking.of(whole.with_head(replace(whole.head, known=Known(clean=clean))), Wanted())) == expected
         assert outcome(checking.of(shared, Wanted())) == expected
 
 
 def an_other_that_was_killed() -> None:
-    other = halving.Other(sides().head, Wanted())
+    other = sharing.Other(sides().head, Wanted())
     os.kill(other.pid, signal.SIGKILL)
     assert other.clean(wait=True) is None
     other.end()
@@ -78,8 +76,7 @@ def an_other_that_was_killed() -> None:
 
 
 def an_other_whose_work_fails() -> None:
-    other = halving.Other(sides().head, Wanted(clusters=("there-is-none",)))
-    assert other.files(wait=True) is not None
+    other = sharing.Other(sides().head, Wanted(clusters=("there-is-none",)))
     assert other.clean(wait=True) is None
     other.end()
 
@@ -91,7 +88,7 @@ def where_it_is_not_worth_it() -> None:
         sides(known=Known({"a": b"b"})),
         sides(consumed=frozenset([PurePosixPath("000.yaml")])),
     ):
-        with halving.halved(one, Wanted()) as same:
+        with sharing.shared(one, Wanted()) as same:
             assert same is one
 
 
