@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitops_ds import errors
+from gitops_ds.kinds.origins import KUSTOMIZATIONS
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.source import address, worktree
 from gitops_ds.source.allowed import PROGRAMS, Allowed
-from gitops_ds.source.credentials import Bearer, Credentials, Login, OwnSsh, Password
 
-if TYPE_CHECKING:  # a work tree outside Git is checked without any of it
+if TYPE_CHECKING:  # a work tree is checked without any of it
+    from gitops_ds.source.credentials import Credentials, Login
     from gitops_ds.source.repository import Repository
 
 
@@ -80,6 +81,8 @@ def named(text: str | None, path: str = "", may: Allowed | None = None) -> Named
 
 def credentials(where: address.Address) -> Credentials:
     """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and GITOPS_DS_GIT_PASSWORD, or their ssh."""
+    from gitops_ds.source.credentials import Bearer, Credentials, OwnSsh, Password
+
     authorities = b""
     if file := os.environ.get("GITOPS_DS_GIT_CA_FILE"):
         try:
@@ -155,10 +158,9 @@ async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapsho
 async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
     """The snapshot with its kustomizations and charts, as far as programs may run."""
     from gitops_ds.render import bundle, charts
-    from gitops_ds.source import kustomization
 
     wanted = charts.charts(found)
-    if not wanted and not any(path.name in kustomization.NAMES for path in found.files):
+    if not wanted and not any(path.name in KUSTOMIZATIONS for path in found.files):
         return found
     from gitops_ds.source import expand
     from gitops_ds.source.programs import Means

@@ -50,14 +50,16 @@ async def _run(given: dict[str, Any]) -> None:
 
     settings = _settings(given)
 
+    as_json, quiet = settings.log_format == "json", given["quiet"]
+
     def emit(told: Record) -> None:
-        if not words.matters(told, settings.log_level):
+        if (quiet and not as_json) or not words.matters(told, settings.log_level):
             return
-        if settings.log_format == "json":
+        if as_json:
             if found := words.as_json(told):
                 click.echo(orjson.dumps(found), err=True)
         elif line := words.line(told):
-            options.say(line, quiet=given["quiet"])
+            options.say(line)
 
     await service.run(settings, emit, options.say, at_desk=given["settings"] is None)
 

@@ -12,7 +12,7 @@ from gitops_ds.model.finding import Place
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
 
-KUSTOMIZATION = "kustomization.yaml"
+KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "Kustomization")
 
 
 def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:

@@ -7,10 +7,13 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib import parse as urls
 
 from gitops_ds import errors
-from gitops_ds.source.credentials import Password
+
+if TYPE_CHECKING:  # few addresses hold any
+    from gitops_ds.source.credentials import Password
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
@@ -101,6 +104,8 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
     login = None
     if parts.username is not None or parts.password is not None:
         # A lone `https://TOKEN@host` is how many CI systems write a token.
+        from gitops_ds.source.credentials import Password
+
         user, password = urls.unquote(parts.username or ""), urls.unquote(parts.password or "")
         login = Password(password, user or "git") if password else Password(user)
     url = f"https://{where}{parts.path}"

@@ -13,10 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.kinds import documents
+from gitops_ds.kinds.origins import KUSTOMIZATIONS
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
-
-NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
 
@@ -73,8 +72,8 @@ class Reached:
 def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]) -> dict[PurePosixPath, Kustomization]:
     """The kustomizations by their directory; those below a directory whose name begins with a dot are not looked at."""
     found: dict[PurePosixPath, Kustomization] = {}
-    named = [path for path in files if path.name in NAMES]
-    for path in sorted(named, key=lambda path: NAMES.index(path.name)):
+    named = [path for path in files if path.name in KUSTOMIZATIONS]
+    for path in sorted(named, key=lambda path: KUSTOMIZATIONS.index(path.name)):
         hidden = any(part.startswith(".") for part in path.parts)
         if not hidden and not skip(path) and path.parent not in found:
             found[path.parent] = read(path, files[path])

@@ -45,6 +45,7 @@ PROVIDER = memory
 ISSUE_INDEXER_TYPE = db
 [webhook]
 ALLOWED_HOST_LIST = *
+DELIVER_TIMEOUT = 60
 [actions]
 ENABLED = false
 [log]

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import render
 from gitops_ds.errors import UsageError
 from gitops_ds.kinds import documents, origins
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import paths
+from gitops_ds.render import paths, render
+from gitops_ds.render.explain import explain
 from tests.render import snapshots
 from tests.render.test_examples import CLUSTERS, snapshot
 
 
 def told(path: str, cluster: str = "eu-1", labels: dict[str, str] | None = None) -> tuple[Any, list[str]]:
-    explanation = render.explain(snapshot(), "fluent-bit", path, cluster=cluster, node_labels=labels)
+    explanation = explain(snapshot(), "fluent-bit", path, cluster=cluster, node_labels=labels)
     return explanation.value, [str(setting.place) for setting in explanation.set_by]
 
 
@@ -68,7 +68,7 @@ def test_a_default_names_the_repository_settings() -> None:
 
 
 def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
-    explanation = render.explain(snapshot(), "inotify-limits", "spec.template.spec.priorityClassName", cluster="eu-1")
+    explanation = explain(snapshot(), "inotify-limits", "spec.template.spec.priorityClassName", cluster="eu-1")
     assert (explanation.value, [str(s.place) for s in explanation.set_by]) == ("node-agent", ["legacy/inotify-limits.yaml:23:26"])
 
 
@@ -86,7 +86,7 @@ def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
 )
 def test_what_can_not_be_explained_says_why(agent: str, path: str, cluster: str, labels: dict[str, str] | None, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        render.explain(snapshot(), agent, path, cluster=cluster, node_labels=labels)
+        explain(snapshot(), agent, path, cluster=cluster, node_labels=labels)
 
 
 def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -112,7 +112,7 @@ def written(found: Snapshot, file: str, document: int, path: Path) -> Any:
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_every_scalar_points_at_itself_or_at_what_made_it(cluster: str) -> None:
     found = snapshot()
-    for manifest in render.render(found, cluster=cluster).manifests.values():
+    for manifest in render(found, cluster=cluster).manifests.values():
         if manifest.origin.base.file.endswith("kustomization.yaml"):
             continue
         for path, value in scalars(manifest.body):
@@ -134,5 +134,5 @@ def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
             "agents/a/patches/one.yaml": "- {op: remove, path: /spec/template/spec/containers/0}\n",
         }
     )
-    explanation = render.explain(found, "a", "spec.template.spec.containers[0].name")
+    explanation = explain(found, "a", "spec.template.spec.containers[0].name")
     assert (explanation.value, str(explanation.set_by[0].place)) == ("second", "agents/a/daemonset.yaml:9:17")
