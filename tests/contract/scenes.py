@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.model.cluster import Applied, Cluster
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 
-PATIENCE = 60.0  # seconds until something that a controller does must be done
+PATIENCE = 120.0  # seconds until something that a controller does must be done
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class ControlPlane:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, context=context, timeout=30) as reply:
+        with urllib.request.urlopen(request, context=context, timeout=60) as reply:
             return json.load(reply)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

@@ -27,7 +27,7 @@ def test_a_quota_is_the_cause_until_it_is_gone(tmp_path: Path, plane: controlpla
     plane.kubectl("create", "namespace", SPACE)
     plane.kubectl("-n", SPACE, "create", "quota", "none", "--hard=pods=0")
     hard = ("-n", SPACE, "get", "quota", "none", "-o", "jsonpath={.status.hard}")
-    until(lambda: '"0"' in plane.kubectl(*hard), lambda: "the quota is not counted", 60)
+    until(lambda: '"0"' in plane.kubectl(*hard), lambda: "the quota is not counted")
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": json.dumps(daemonset("agent", scenes.image(1), SPACE))})
 
@@ -36,7 +36,7 @@ def test_a_quota_is_the_cause_until_it_is_gone(tmp_path: Path, plane: controlpla
         return str((scenes.live(plane, path) or {}).get("data", {}).get(key, ""))
 
     with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream)):
-        until(lambda: "exceeded quota: none" in told("message"), lambda: told("message"), 120)
+        until(lambda: "exceeded quota: none" in told("message"), lambda: told("message"))
         assert told("health") == "Degraded"
         assert json.loads(told("status.json"))["nodes"]["refused"] == 3
         plane.kubectl("-n", SPACE, "delete", "quota", "none")

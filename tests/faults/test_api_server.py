@@ -48,7 +48,7 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
         until(lambda: "can't be reached" in log.read_text(), log.read_text)
         plane.start_api_server()
         survivors = there(plane, space)
-        until(lambda: f"commit {commit[:12]} is applied" in log.read_text(), log.read_text, 60)
+        until(lambda: f"commit {commit[:12]} is applied" in log.read_text(), log.read_text)
         found = there(plane, space)
         assert len(found) == AGENTS
         # What was there is not written again.
@@ -86,18 +86,18 @@ def test_an_api_server_that_comes_back_is_not_flooded_and_all_is_in_step_soon(
     upstream = gitservers.Upstream(tmp_path / "fleet")
     first = upstream.commit(agents(space, AGENTS))
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
-        until(lambda: f"commit {first[:12]} is applied" in log.read_text(), log.read_text, 60)
-        until(lambda: time.time() - asked_after(plane, 0)[-1] > 3, log.read_text, 60)
+        until(lambda: f"commit {first[:12]} is applied" in log.read_text(), log.read_text)
+        until(lambda: time.time() - asked_after(plane, 0)[-1] > 3, log.read_text)
         plane.stop_api_server()
         upstream.commit(agents(space, 5, tag=2))
         time.sleep(20)  # the time away is what is tried: until the longest waits are reached
         back = time.time()
         plane.start_api_server()
         ready = time.time()
-        until(lambda: list(images(plane, space).values()).count(image(2)) == 5, log.read_text, 60)
+        until(lambda: list(images(plane, space).values()).count(image(2)) == 5, log.read_text)
         assert time.time() - ready < 30
         plane.request("DELETE", f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-07")
-        until(lambda: len(there(plane, space)) == AGENTS, log.read_text, 60)
+        until(lambda: len(there(plane, space)) == AGENTS, log.read_text)
         assert in_a_second(asked_after(plane, back)) <= 20
         assert process.poll() is None
 
@@ -117,25 +117,25 @@ def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
     )
     upstream.commit(agents(space, 2))
     with running(tmp_path, plane, "--settings", str(settings)) as (process, log):
-        until(lambda: pods(plane, space) == everywhere(2), log.read_text, 60)
+        until(lambda: pods(plane, space) == everywhere(2), log.read_text)
         plane.backup(tmp_path / "backup")
         for tag in range(2, 7):  # so that the world gets well ahead of its backup
             upstream.commit(agents(space, 4, tag))
-            until(lambda tag=tag: set(images(plane, space).values()) == {image(tag)}, log.read_text, 60)  # type: ignore[misc]
-        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+            until(lambda tag=tag: set(images(plane, space).values()) == {image(tag)}, log.read_text)  # type: ignore[misc]
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         before = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
         plane.restore(tmp_path / "backup")
-        until(lambda: set(images(plane, space).values()) == {image(6)}, log.read_text, 60)
-        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+        until(lambda: set(images(plane, space).values()) == {image(6)}, log.read_text)
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         after = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
         assert {name for name in after if after[name] == before[name]} == {"agent-00", "agent-01"}  # the others were lost
         # No watch is silent: what happens now is seen, though its version is one that was seen before.
         patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": image(99)}]}}}}
         path = f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-01"
         plane.request("PATCH", path, patch, "application/strategic-merge-patch+json")
-        until(lambda: images(plane, space)["agent-01"] == image(6), log.read_text, 60)
+        until(lambda: images(plane, space)["agent-01"] == image(6), log.read_text)
         gone = owned(plane, space)[0]["metadata"]["name"]
         plane.request("DELETE", f"/api/v1/namespaces/{space}/pods/{gone}?gracePeriodSeconds=0")
-        until(lambda: pods(plane, space) == everywhere(4), log.read_text, 60)
+        until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         assert process.poll() is None
         assert "Traceback" not in log.read_text()

@@ -58,13 +58,13 @@ def test_a_commit_for_which_there_is_no_room_waits_and_the_last_one_stays(
     upstream.commit(agents(space, 1))
     words = ("-C", str(upstream.path), "--interval", "1s", "--journal", str(tmp_path / "disk/journal"))
     with on_a_small_disk(tmp_path, plane, *words) as (process, log, disk):
-        until(lambda: "is applied" in log.read_text(), log.read_text, 60)
+        until(lambda: "is applied" in log.read_text(), log.read_text)
         fill(disk / "filler")
         second = upstream.commit(agents(space, 1, tag=2))
-        until(lambda: "no space is left on the disk" in log.read_text(), log.read_text, 60)
+        until(lambda: "no space is left on the disk" in log.read_text(), log.read_text)
         assert images(plane, space) == {"agent-00": image(1)}
         (disk / "filler").unlink()
-        until(lambda: f"commit {second[:12]} is applied" in log.read_text(), log.read_text, 90)
+        until(lambda: f"commit {second[:12]} is applied" in log.read_text(), log.read_text)
         assert images(plane, space) == {"agent-00": image(2)}
         assert process.poll() is None
         assert log.read_text().count("no space is left on the disk") <= 2  # for the cache and for the journal, once each

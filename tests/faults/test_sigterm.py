@@ -30,7 +30,7 @@ def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.Control
                 time.sleep(chance.uniform(0.0, 0.5))
                 assert asked_to_stop(process, log) in (0, -signal.SIGTERM)
             else:
-                until(lambda log=log: "ready: " in log.read_text(), log.read_text, 60)  # type: ignore[misc]
+                until(lambda log=log: "ready: " in log.read_text(), log.read_text)  # type: ignore[misc]
                 time.sleep(chance.uniform(0.0, 1.5))
                 assert asked_to_stop(process, log) == 0
         for body in there(plane, space).values():  # each is whole: as one commit says, and as it says of itself
@@ -39,7 +39,7 @@ def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.Control
         assert not list((tmp_path / "cache").rglob("access-*"))
         assert not list((tmp_path / "cache").rglob("*.lock"))
     with running(tmp_path, plane, *words) as (_, log):
-        until(lambda: list(images(plane, space).values()) == [image(TIMES)] * AGENTS, log.read_text, 60)
+        until(lambda: list(images(plane, space).values()) == [image(TIMES)] * AGENTS, log.read_text)
 
 
 def test_while_the_git_server_hangs(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
@@ -47,8 +47,8 @@ def test_while_the_git_server_hangs(tmp_path: Path, plane: controlplane.ControlP
         gitservers.silent_server() as port,
         running(tmp_path, plane, "-C", f"https://127.0.0.1:{port}/fleet", "--interval", "1s") as (process, log),
     ):
-        until(lambda: "ready: " in log.read_text(), log.read_text, 60)
-        until(lambda: bool(list((tmp_path / "cache").rglob("access-*"))), log.read_text, 60)
+        until(lambda: "ready: " in log.read_text(), log.read_text)
+        until(lambda: bool(list((tmp_path / "cache").rglob("access-*"))), log.read_text)
         time.sleep(0.5)
         assert asked_to_stop(process, log) == 0
         assert not list((tmp_path / "cache").rglob("access-*"))
@@ -58,7 +58,7 @@ def test_while_the_api_server_hangs(tmp_path: Path, plane: controlplane.ControlP
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(agents(space, AGENTS))
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
-        until(lambda: len(there(plane, space)) >= AGENTS // 3, log.read_text, 60)
+        until(lambda: len(there(plane, space)) >= AGENTS // 3, log.read_text)
         server = plane.processes["apiserver"]
         server.send_signal(signal.SIGSTOP)
         try:

@@ -21,7 +21,7 @@ SECRET = "a secret that nobody guesses"
 
 def answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
             return bool(reply.status == 200)
     except OSError:
         return False
@@ -29,7 +29,7 @@ def answers(port: int) -> bool:
 
 def requests(port: int, result: str) -> float:
     """How many requests to the webhook ended so, by the service's own metric."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
         lines = reply.read().decode().splitlines()
     words = f'gitopsds_webhook_requests_total{{result="{result}"}} '
     return next((float(line.removeprefix(words)) for line in lines if line.startswith(words)), 0.0)
@@ -62,15 +62,15 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
     file = tmp_path / "settings.yaml"
     file.write_text(json.dumps(settings))
     with running(tmp_path, api_server, "--state-namespace", f"{name}-home", "--settings", str(file)) as (_, log):
-        until(lambda: answers(port) and runs(api_server, name) == image(1), log.read_text, 120)
+        until(lambda: answers(port) and runs(api_server, name) == image(1), log.read_text)
         url = f"http://127.0.0.1:{port}/hook"
         for secret in ("wrong", SECRET):
             config = {"url": url, "content_type": "json", "secret": secret}
             hook = {"type": "gitea", "active": True, "events": ["push"], "config": config}
             gitea.api("POST", f"/repos/{owner}/{name}/hooks", hook, token)
         push(2)
-        until(lambda: runs(api_server, name) == image(2), log.read_text, 120)
-        until(lambda: requests(port, "unauthorized") == 1, log.read_text, 120)
+        until(lambda: runs(api_server, name) == image(2), log.read_text)
+        until(lambda: requests(port, "unauthorized") == 1, log.read_text)
         assert requests(port, "accepted") == 1
         assert "a webhook (gitea) told of a push" in log.read_text()
 
@@ -82,8 +82,8 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
 
         (tmp_path / "secret").write_text("another secret\n")
         push(3)
-        until(lambda: requests(port, "unauthorized") == 4, log.read_text, 120)
+        until(lambda: requests(port, "unauthorized") == 4, log.read_text)
         (tmp_path / "secret").write_text(f"another secret\n{SECRET}\n")
         push(4)
-        until(lambda: runs(api_server, name) == image(4), log.read_text, 120)
+        until(lambda: runs(api_server, name) == image(4), log.read_text)
         assert "Traceback" not in log.read_text()

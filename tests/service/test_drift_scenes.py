@@ -149,12 +149,12 @@ def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
     url = {"url": str(repository), "allowLocal": True, "interval": "1h"}
     settings.write_text(json.dumps({"repository": url, "apply": {"drift": "hold"}}))
     with running(tmp_path, control_plane, "--settings", str(settings)) as (_, log):
-        until(lambda: "is applied" in log.read_text(), log.read_text, 60)
+        until(lambda: "is applied" in log.read_text(), log.read_text)
         control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
-        until(lambda: "kubectl set image" in log.read_text(), log.read_text, 60)
-        until(lambda: "DriftHeld" in control_plane.kubectl("-n", space, "describe", "ds/agent"), log.read_text, 60)
+        until(lambda: "kubectl set image" in log.read_text(), log.read_text)
+        until(lambda: "DriftHeld" in control_plane.kubectl("-n", space, "describe", "ds/agent"), log.read_text)
         connection = ("--kubeconfig", str(control_plane.kubeconfig), "--state-namespace", "service-test")
-        until(lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection), log.read_text, 60)
+        until(lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection), log.read_text)
         where = ("-C", str(repository), *connection)
         shown = program("drift", "ds/agent", *where)
         assert "kubectl set image" in shown

@@ -30,13 +30,13 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(cont
         async with http.HttpCluster(access.access(str(control_plane.kubeconfig), None)) as cluster:
             world = World(cluster, owner=space, state_namespace=space)
             await world.apply(files)
-            until(lambda: pods() == 6, lambda: "no pods", 60)
+            until(lambda: pods() == 6, lambda: "no pods")
             refused = await world.apply(kept, "second", deploy.Asked(Guards(prune=True), patience=0))
             assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
             asked = deploy.Asked(Guards(prune=True), approved=refused.plan.hash, patience=120)
             done = await world.apply(kept, "third", asked)
             assert len(done.written) == 2
             assert done.refusals == ()
-            until(lambda: pods() == 0, lambda: "pods are left", 60)
+            until(lambda: pods() == 0, lambda: "pods are left")
 
     asyncio.run(whole())

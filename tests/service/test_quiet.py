@@ -40,7 +40,7 @@ def asked(audit: Path) -> list[str]:
 def unchanged(port: int) -> int:
     """How many ticks ended because nothing had changed."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
             text = reply.read().decode()
     except OSError:  # it does not listen yet
         return 0

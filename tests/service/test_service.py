@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 PROGRAM = Path(sys.executable).parent / "gitops-ds"
 
 
-def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 30.0) -> None:
+def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 120.0) -> None:
     """Polls until it is so; the program has no other way to tell us."""
     deadline = time.monotonic() + seconds
     while not told():

@@ -45,11 +45,11 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(tmp_path: Path, plane: cont
                 return plane.kubectl(*words)
             return ""
 
-        until(lambda: "standing.agent" in said("-n", "service-test", "get", "agentstatus", "-o", "name"), log.read_text, 60)
+        until(lambda: "standing.agent" in said("-n", "service-test", "get", "agentstatus", "-o", "name"), log.read_text)
         plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")
-        until(lambda: "RolloutCompleted" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text, 60)
+        until(lambda: "RolloutCompleted" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text)
         plane.kubectl("label", "node", "node-001", "disk-")
-        until(lambda: "CoverageLost" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text, 60)
+        until(lambda: "CoverageLost" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text)
         told = plane.kubectl("-n", SPACE, "describe", "ds", "agent")
         assert "1 of 3 nodes lost their agent without a commit: no pool: 1 (label disk=ssd was removed)" in told
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:

@@ -64,7 +64,7 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     def runs(name: str, wanted: str) -> None:
-        until(lambda: image(control_plane, space, name) == wanted, log.read_text, 60)
+        until(lambda: image(control_plane, space, name) == wanted, log.read_text)
 
     def history() -> list[dict[str, str]]:
         found: list[dict[str, str]] = json.loads(ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").stdout)[
@@ -82,7 +82,7 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         runs("plain", "example.com/plain:2")
         runs("hidden", "example.com/hush-hush:2")
 
-        until(lambda: len(history()) == 2, log.read_text, 60)
+        until(lambda: len(history()) == 2, log.read_text)
         version = control_plane.kubectl("-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}")
         told = history()
         assert [item["commit"].partition("@")[0] for item in told] == [f"configmap/{space}/plain"] * len(told)
@@ -128,13 +128,13 @@ def test_git_wins_and_gives_back(tmp_path: Path, control_plane: controlplane.Con
         repository = {"url": f"{server.url}/fleet", "interval": "1s", "credentials": access}
         with running(tmp_path, control_plane, *settings(tmp_path, space, repository=repository, cluster={})) as (_, log):
             put(control_plane, tmp_path, space, "agents", agent)
-            until(lambda: owner() == "templates-in-cluster", log.read_text, 60)
-            until(lambda: len(pods()) == 3, log.read_text, 60)
+            until(lambda: owner() == "templates-in-cluster", log.read_text)
+            until(lambda: len(pods()) == 3, log.read_text)
             before = pods()
             upstream.commit({"agent.json": json.dumps(agent)})
-            until(lambda: owner() not in ("", "templates-in-cluster"), log.read_text, 60)
+            until(lambda: owner() not in ("", "templates-in-cluster"), log.read_text)
             until(lambda: f"DaemonSet {space}/agent is named in Git too" in log.read_text(), log.read_text)
             upstream.git("rm", "--quiet", "agent.json")
             upstream.commit({"README.md": "gone"})
-            until(lambda: owner() == "templates-in-cluster", log.read_text, 60)
+            until(lambda: owner() == "templates-in-cluster", log.read_text)
             assert pods() == before

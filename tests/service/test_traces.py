@@ -152,7 +152,7 @@ def test_the_installed_service_sends_its_passes_to_a_collector(tmp_path: Path, c
     with collecting() as (port, taken):
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "200"}
         with running(tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", **variables) as (_, log):
-            until(lambda: any("apply" in told for told in map(names, taken)), log.read_text, 60)
+            until(lambda: any("apply" in told for told in map(names, taken)), log.read_text)
     assert {path for path, _ in taken} == {"/v1/traces"}
     everything = {name for told in map(names, taken) for name in told}
     assert everything == {"pass", "git", "render", "check", "plan", "apply"}

@@ -81,8 +81,8 @@ def service(directory: Path, plane: controlplane.ControlPlane, space: str, **set
         file.write_text(json.dumps(told))
         with running(directory, plane, "--state-namespace", f"{space}-home", "--settings", str(file)) as (_, log):
             scene = Scene(directory, plane, space, upstream, url, log)
-            until(lambda: scene.runs() == image(1), scene.say, 60)
-            until(lambda: "is applied" in scene.say(), scene.say, 60)
+            until(lambda: scene.runs() == image(1), scene.say)
+            until(lambda: "is applied" in scene.say(), scene.say)
             yield scene
             assert "Traceback" not in scene.say()
 
@@ -112,7 +112,7 @@ def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: control
         assert (waiting.returncode, waiting.stdout) == (1, f"suspended: 1 changes of commit {second[:12]} wait\n")
         assert scene.runs() == image(1)
         scene.told("resume")
-        until(lambda: scene.runs() == image(2), scene.say, 60)
+        until(lambda: scene.runs() == image(2), scene.say)
 
         scene.told("suspend")
         third = scene.upstream.commit(agent(space, 3))
@@ -123,7 +123,7 @@ def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: control
         )
         assert scene.runs() == image(2)
         scene.told("release", third)
-        until(lambda: scene.runs() == image(3), scene.say, 60)
+        until(lambda: scene.runs() == image(3), scene.say)
         again = scene.ask("release", third)
         assert (again.returncode, "is not held" in again.stderr) == (1, True)
 
@@ -135,7 +135,7 @@ def test_one_agent_pauses(tmp_path: Path, api_server: controlplane.ControlPlane,
         assert "is suspended (`gitops-ds resume agent`)" in scene.told("reconcile", "--wait")
         assert scene.runs() == image(1)
         scene.told("resume", "agent", "-n", space)
-        until(lambda: scene.runs() == image(2), scene.say, 60)
+        until(lambda: scene.runs() == image(2), scene.say)
         missing = scene.ask("suspend", "nobody", "-n", space)
         assert (missing.returncode, "not found" in missing.stderr) == (3, True)
 
@@ -155,7 +155,7 @@ def test_a_plan_is_approved(tmp_path: Path, api_server: controlplane.ControlPlan
         scene.told("reconcile", "--wait")
         assert scene.runs() == image(1)
         scene.told("approve", hash)
-        until(lambda: scene.runs() == "", scene.say, 60)
+        until(lambda: scene.runs() == "", scene.say)
 
 
 def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
@@ -198,14 +198,14 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
         file = beside / "settings.yaml"
         file.write_text(json.dumps({**json.loads((tmp_path / "settings.yaml").read_text()), "listen": listen}))
         with running(beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)) as (_, log):
-            until(lambda: "stands by: " in log.read_text() and ready(port), log.read_text, 60)
+            until(lambda: "stands by: " in log.read_text() and ready(port), log.read_text)
             commit = scene.upstream.commit(agent(space, 2))
             headers = {"Authorization": "Bearer a long random secret"}
             body = json.dumps({"repository": scene.url, "commit": commit}).encode()
             hook = urllib.request.Request(f"http://127.0.0.1:{port}/hook", body, headers, method="POST")
-            with urllib.request.urlopen(hook, timeout=30) as reply:
+            with urllib.request.urlopen(hook, timeout=60) as reply:
                 assert reply.status == 202
-            until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text(), 60)
+            until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text())
             assert "another replica was told of a push" in scene.say()
             assert "Traceback" not in log.read_text()
 
@@ -213,7 +213,7 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
 def ready(port: int) -> bool:
     """Whether a replica says that it is of use."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
             return bool(reply.status == 200)
     except OSError:
         return False

@@ -42,29 +42,29 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
 
     commit("before", *ada.config())
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
-        until(lambda: level() == "before", log.read_text, 60)
+        until(lambda: level() == "before", log.read_text)
         good = commit("good", *ada.config())
-        until(lambda: level() == "good", log.read_text, 60)
+        until(lambda: level() == "good", log.read_text)
         assert f"commit {good[:12]} is signed by ada@example.com with SHA256:" in log.read_text()
         bad = commit("bad")
-        until(lambda: "is not signed" in log.read_text(), log.read_text, 60)
+        until(lambda: "is not signed" in log.read_text(), log.read_text)
         assert f"commit {bad[:12]} ('bad' by Ada <ada@example.com>) is not signed" in log.read_text()
         # A signed commit on top does not make good what is below it.
         commit("on top", *ada.config())
-        until(lambda: any(good[:12] in told for told in events("SourceVerified")), lambda: str(events("SourceVerified")), 60)
-        until(lambda: any("is not signed" in told for told in events("VerificationFailed")), log.read_text, 60)
+        until(lambda: any(good[:12] in told for told in events("SourceVerified")), lambda: str(events("SourceVerified")))
+        until(lambda: any("is not signed" in told for told in events("VerificationFailed")), log.read_text)
         # Somebody's change is put back to the last good commit meanwhile.
         api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
-        until(lambda: level() == "good", log.read_text, 60)
+        until(lambda: level() == "good", log.read_text)
         assert log.read_text().count("is not signed") == 1
     # A service that begins while the tip is bad goes on from the last good one, too.
     api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
-        until(lambda: level() == "good", log.read_text, 60)
+        until(lambda: level() == "good", log.read_text)
         # The line without the bad commit, signed by a stranger, who is then trusted: no restart.
         upstream.git("reset", "--quiet", "--hard", good)
         commit("stranger", *eve.config())
-        until(lambda: "is no key of repository.verify" in log.read_text(), log.read_text, 60)
+        until(lambda: "is no key of repository.verify" in log.read_text(), log.read_text)
         assert level() == "good"
         allowed.write_bytes(ada.allowed() + eve.allowed())
-        until(lambda: level() == "stranger", log.read_text, 60)
+        until(lambda: level() == "stranger", log.read_text)
