@@ -34,6 +34,7 @@ STEPS = ("create", "update", "undo")
 DAEMONSETS = "/apis/apps/v1/namespaces/default/daemonsets"
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = 60.0  # seconds
+STARTED = 5.0  # seconds; ours looks for another controller for three, nearly idle, before it acts
 LIFTED = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
 
 
@@ -143,6 +144,7 @@ def started(plane: ControlPlane, command: list[str | Path]) -> subprocess.Popen[
 def measured(plane: ControlPlane, nodes: int, command: list[str | Path]) -> Run:
     process = started(plane, command)
     try:
+        time.sleep(STARTED)
         idle(process.pid)
         if process.poll() is not None:
             raise RuntimeError(f"{command[0]} ended; its log is {plane.directory}/controller.log")
