@@ -27,7 +27,7 @@ from gitops_ds.model.record import ActionFailed, Emit, Performed, Record
 from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
-SHARE = 0.1  # of a core, at most, goes into looking while everything moves
+SHARE = 0.05  # of a core, at most, goes into looking while everything moves
 NOTHING = State()
 AT_A_TIME = 0.02  # seconds of looking before others have their turn
 
