@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 
@@ -64,3 +65,7 @@ async def _take_away(cluster: Counting, done: world.Pass) -> None:
         if key.kind != "Namespace" and (resource := served.get((key.group, key.kind))):
             with contextlib.suppress(errors.NotFound):
                 await cluster.delete(resource, key.namespace, key.name)
+                # A definition stays until its objects are gone, and the next project may bring the same one.
+                while key.kind == "CustomResourceDefinition":
+                    await cluster.get(resource, key.namespace, key.name)
+                    await asyncio.sleep(0.05)
