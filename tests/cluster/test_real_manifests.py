@@ -66,6 +66,7 @@ async def _take_away(cluster: Counting, done: world.Pass) -> None:
             with contextlib.suppress(errors.NotFound):
                 await cluster.delete(resource, key.namespace, key.name)
                 # A definition stays until its objects are gone, and the next project may bring the same one.
-                while key.kind == "CustomResourceDefinition":
-                    await cluster.get(resource, key.namespace, key.name)
-                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(120):
+                    while key.kind == "CustomResourceDefinition":
+                        await cluster.get(resource, key.namespace, key.name)
+                        await asyncio.sleep(0.05)
