@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from pathlib import Path
 
 import pytest
 
 from gitops_ds import errors
 from gitops_ds.controller import deploy
-from gitops_ds.model.objects import NAMESPACE
+from gitops_ds.model.objects import NAMESPACE, Resource
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import make
 from tests.cluster.conftest import Counting, Play
@@ -65,8 +66,13 @@ async def _take_away(cluster: Counting, done: world.Pass) -> None:
         if key.kind != "Namespace" and (resource := served.get((key.group, key.kind))):
             with contextlib.suppress(errors.NotFound):
                 await cluster.delete(resource, key.namespace, key.name)
-                # A definition stays until its objects are gone, and the next project may bring the same one.
-                async with asyncio.timeout(120):
-                    while key.kind == "CustomResourceDefinition":
-                        await cluster.get(resource, key.namespace, key.name)
-                        await asyncio.sleep(0.05)
+                if key.kind == "CustomResourceDefinition":  # the next project may bring the same one
+                    async with asyncio.timeout(120):
+                        await _gone(cluster, resource, key.name)
+
+
+async def _gone(cluster: Counting, definition: Resource, name: str) -> None:
+    """Raises NotFound when it is. The API server tries to end a definition later and later, unless somebody changes it."""
+    for time in itertools.count():
+        await cluster.patch(definition, "", name, {"metadata": {"annotations": {"looked-at": str(time)}}})
+        await asyncio.sleep(0.25)
