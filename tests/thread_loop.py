@@ -31,7 +31,7 @@ class ThreadLoop:
 
 
 async def _cancel_the_rest() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in left:
-        task.cancel()  # type: ignore[union-attr]
-    await asyncio.gather(*left, return_exceptions=True)  # type: ignore[arg-type]
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

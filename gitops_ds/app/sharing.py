@@ -29,8 +29,6 @@ from gitops_ds.render import bundle as rendering
 
 # Fewer are checked before another process is at work; of more, what both hold would be too much memory.
 _FEW, _MOST = 400, 4_000
-# The other one reads only what it judges; here all is read, and judging takes twice as long as that.
-_EARLIER = 0.5
 _SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 V = TypeVar("V")
@@ -43,7 +41,7 @@ def shared(sides: Sides, wanted: Wanted) -> Iterator[Sides]:
     if not (_FEW <= len(head.files) <= _MOST and _is_plain(sides) and _can_fork()):
         yield sides
         return
-    later = dict(islice(sorted(head.files.items()), int(len(head.files) * _EARLIER), None))
+    later = dict(islice(sorted(head.files.items()), len(head.files) // 2, None))
     settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
     other = Other(replace(head, files=settings | later), wanted)
     try:
@@ -69,6 +67,7 @@ class Other:
     def __init__(self, snapshot: Snapshot, wanted: Wanted) -> None:
         self._open, inherited = os.pipe()
         self._found = os.memfd_create("found")
+        self._ended = False
         self.pid = os.fork()
         if not self.pid:
             self._work(inherited, snapshot, wanted)
@@ -85,7 +84,9 @@ class Other:
             os._exit(0)  # whatever happened: nothing of the first process is ended twice
 
     def clean(self, *, wait: bool = False) -> Mapping[str, Set[Digest]] | None:
-        """`Known.clean` of what it judged; None as long as it does, and where it failed."""
+        """`Known.clean` of what it judged; None as long as it does, where it failed, and when it was ended before."""
+        if self._ended:
+            return None
         os.set_blocking(self._open, wait)
         try:
             if not os.read(self._open, 1):
@@ -98,6 +99,7 @@ class Other:
 
     def end(self) -> None:
         """Ends it, wherever it is."""
+        self._ended = True
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self._open)

@@ -75,6 +75,16 @@ def an_other_that_was_killed() -> None:
         os.waitpid(other.pid, 0)
 
 
+def what_is_asked_of_an_other_that_was_ended() -> None:
+    whole = sides()
+    other = sharing.Other(whole.head, Wanted())
+    other.end()
+    assert other.clean() is None
+    with sharing.shared(whole, Wanted()) as shared:
+        pass
+    assert outcome(checking.of(shared, Wanted())) == outcome(checking.of(whole, Wanted()))  # as --fix does, after the first check
+
+
 def an_other_whose_work_fails() -> None:
     other = sharing.Other(sides().head, Wanted(clusters=("there-is-none",)))
     assert other.clean(wait=True) is None
@@ -93,7 +103,14 @@ def where_it_is_not_worth_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "scene", [what_the_other_found, an_other_that_was_killed, an_other_whose_work_fails, where_it_is_not_worth_it]
+    "scene",
+    [
+        what_the_other_found,
+        an_other_that_was_killed,
+        what_is_asked_of_an_other_that_was_ended,
+        an_other_whose_work_fails,
+        where_it_is_not_worth_it,
+    ],
 )
 def test_in_a_process_of_its_own(alone: Callable[..., Any], scene: Callable[[], None]) -> None:
     alone(scene)
@@ -109,7 +126,8 @@ def report(directory: Path, processors: set[int], cache: Path, *more: str) -> di
         text=True,
     )
     assert done.returncode == 1, done.stderr
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 @pytest.mark.system
