@@ -190,9 +190,8 @@ def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
         rules=_rules(formats),
     )
     # At a desk nothing of this is known, and the code for it takes its time to load.
-    return (
-        _about_job(told, commit.id if commit else "") if any(name.startswith(("GITHUB_", "CI_")) for name in os.environ) else told
-    )
+    in_job = any(name.startswith(("GITHUB_", "CI_")) for name in os.environ)
+    return _about_job(told, commit.id if commit else "") if in_job else told
 
 
 def _about_job(told: About, commit: str) -> About:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -72,10 +72,10 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
 
 def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
     """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
-    by_node: dict[str, tuple[Pod, ...]] = {}
+    by_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.node:
-            by_node[pod.node] = (*by_node.get(pod.node, ()), pod)
+            by_node.setdefault(pod.node, []).append(pod)
     place = eligibility.read(seen.daemonset.template).place
     spots = [_spot(node.name, place(node), by_node.pop(node.name, ())) for node in seen.nodes]
     if by_node:
@@ -84,10 +84,10 @@ def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
     return Fleet(seen, hash, tuple(spots))
 
 
-def _spot(node: str, placement: Placement | None, pods: tuple[Pod, ...]) -> Spot:
+def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Spot:
     if not pods:
         return Spot(node, placement, (), ())
     if len(pods) == 1 and not pods[0].terminating:  # nearly every one
-        return Spot(node, placement, pods, (pods[0].uid,))
+        return Spot(node, placement, (pods[0],), (pods[0].uid,))
     there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
     return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))
