@@ -70,8 +70,9 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
             gitea.api("POST", f"/repos/{owner}/{name}/hooks", hook, token)
         push(2)
         until(lambda: runs(api_server, name) == image(2), log.read_text)
-        until(lambda: requests(port, "unauthorized") == 1, log.read_text)
-        assert requests(port, "accepted") == 1
+        # At least: Gitea's queue may hold the news of the first push until hooks are there, and then tells them of it too.
+        until(lambda: requests(port, "unauthorized") >= 1, log.read_text)
+        assert requests(port, "accepted") >= 1
         assert "a webhook (gitea) told of a push" in log.read_text()
 
         forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")
@@ -81,8 +82,9 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
         refused.value.close()
 
         (tmp_path / "secret").write_text("another secret\n")
+        refusals = requests(port, "unauthorized")
         push(3)
-        until(lambda: requests(port, "unauthorized") == 4, log.read_text)
+        until(lambda: requests(port, "unauthorized") >= refusals + 2, log.read_text)
         (tmp_path / "secret").write_text(f"another secret\n{SECRET}\n")
         push(4)
         until(lambda: runs(api_server, name) == image(4), log.read_text)
