@@ -70,10 +70,11 @@ def named(text: str | None, path: str = "", may: Allowed | None = None) -> Named
     if not directory.is_dir():
         raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
     root = worktree.find_work_tree(directory)
+    bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
+    if bare and not (root and worktree.tracks(root, directory)):
+        return Named(address.parse(str(directory), allow_local=True), path, None, allowed)
     if root is None:
-        bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
-        where = address.parse(str(directory), allow_local=True) if bare else None
-        return Named(where, path, None if bare else directory, allowed)
+        return Named(None, path, directory, allowed)
     # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
     inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
     return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed)

@@ -24,6 +24,15 @@ def find_work_tree(path: Path) -> Path | None:
     return next((d for d in (start, *start.parents) if (d / ".git").exists()), None)
 
 
+def tracks(root: Path, directory: Path) -> bool:
+    """Whether the work tree has committed or added files in a directory below it; blocking.
+
+    What looks like a bare repository there, and is of the work tree itself, is somebody's contribution, never to be read as one.
+    Raises SourceError where git can't tell.
+    """
+    return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
+
+
 def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snapshot:
     """The files under `path` of the directory as they are now; blocking.
 
@@ -98,21 +107,26 @@ def _entry(base: bytes, name: bytes) -> Entry | None:
 
 def _listed(root: Path, limits: Limits) -> list[bytes]:
     """What git knows or would take, below the root, with names relative to it."""
+    return sorted(set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds)))
+
+
+def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list[bytes]:
+    """The names that `git ls-files` lists there."""
     import git  # slow to import, and of no use outside of a work tree of Git
 
     from gitops_ds.source import failures, hardening
 
     runner = hardening.Git(root)
     runner.update_environment(**hardening.desk())
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    command = ["git", "ls-files", "-z", *words]
     try:
-        listing = runner.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, kill_after_timeout=limits.seconds)
+        listing = runner.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, kill_after_timeout=seconds)
     except git.GitCommandNotFound:
         raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
     except git.GitCommandError as error:
-        words = error.stderr.strip().removeprefix("stderr:").strip(" '")
-        raise failures.translate(failures.Failure("read", str(root), words, str(root), limits.seconds)) from None
-    return sorted({name for name in listing.split(b"\0") if name})
+        said = error.stderr.strip().removeprefix("stderr:").strip(" '")
+        raise failures.translate(failures.Failure("read", str(root), said, str(root), seconds)) from None
+    return [name for name in listing.split(b"\0") if name]
 
 
 def _walked(root: Path) -> Iterator[bytes]:
