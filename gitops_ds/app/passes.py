@@ -20,6 +20,7 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import make
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
+from gitops_ds.report import secrets
 from gitops_ds.source import reading
 
 
@@ -44,7 +45,7 @@ def deployable(found: Prepared) -> Prepared:
     if found.deployable:
         return found
     refused = [finding for finding in found.findings if finding.refused]
-    first = "\n".join(f"  {finding.place or ''}: {finding.rule} {finding.message}" for finding in refused[:10])
+    first = "\n".join(f"  {secrets.line_of(finding)}" for finding in refused[:10])
     raise errors.Refused(f"{len(refused)} findings stand in the way (`gitops-ds check` tells all); nothing was changed:\n{first}")
 
 

@@ -20,7 +20,7 @@ from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.record import Record
 from gitops_ds.model.steering import CommitHeld, Suspended
 from gitops_ds.model.trust import VerificationFailed
-from gitops_ds.report.secrets import Secrets
+from gitops_ds.report import secrets
 
 
 class Step(IntEnum):
@@ -94,9 +94,7 @@ class Courses:
             case Applied(change=change) if change.key.is_daemonset and change.operation is not Operation.DELETE:
                 self._written.add(change.key)
             case CommitRejected(commit=str(commit), findings=findings):
-                first = findings[0]
-                place = f"{first.place}: " if first.place else ""
-                self._stands(commit, trouble=f"not applied: {place}{Secrets().in_message(first)}")
+                self._stands(commit, trouble=f"not applied: {secrets.line_of(findings[0])}")
             case VerificationFailed(commit=commit, message=message):
                 self._stands(commit, trouble=f"not applied: {message}")
             case CommitHeld(commit=commit, reason=reason):

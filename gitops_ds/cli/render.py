@@ -26,6 +26,7 @@ async def _render(given: dict[str, Any]) -> int:
     from gitops_ds.app import repositories
     from gitops_ds.render import bundle as rendering
     from gitops_ds.render import yaml_text
+    from gitops_ds.report import secrets
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"])
@@ -45,5 +46,5 @@ async def _render(given: dict[str, Any]) -> int:
         click.echo(yaml_text.as_yaml(bundle), nl=False)
     refused = [finding for finding in bundle.findings if finding.refused]
     for finding in refused:
-        options.say(f"{finding.place or ''}: {finding.rule} {finding.message}")
+        options.say(secrets.line_of(finding))
     return 1 if refused else 0

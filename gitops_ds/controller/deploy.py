@@ -231,12 +231,16 @@ async def _announced(place: Place, ready: Draft) -> Draft:
 
 
 def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
-    """The state after the pass: a deleted object leaves the inventory only when its delete was taken, or when it is not there."""
+    """The state after the pass: a deleted object leaves the inventory only when its delete was taken, or when it is not there.
+
+    What was to be created and was refused stays noted: each try would else write it in and take it out, and so wake the next one.
+    """
     old, made = ready.state, ready.plan
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
     settled = {change.key: change for change in made.changes if change.operation is Operation.KEEP} | written
-    gone |= old.inventory - settled.keys() - ready.writer.live.objects.keys()
+    refused = {change.key for change, _ in outcome.refused}
+    gone |= old.inventory - settled.keys() - refused - ready.writer.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
     terms = ready.writer.terms
     standing = drift.standing(made.drifted, terms.left, terms.now)
@@ -311,6 +315,11 @@ async def _save(place: Place, after: State) -> State:
                 version=theirs.version,
             )
     return await state.save(place.cluster, place.namespace, place.owner, after)
+
+
+def may_pass(refusals: Sequence[Refusal]) -> bool:
+    """Whether one of them may end though neither Git nor what is watched changes: a namespace appears, a webhook answers again."""
+    return any(refusal.guard in ("refused", "conflict") for refusal in refusals)
 
 
 def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

@@ -1,4 +1,4 @@
-"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what a plan leaves undone."""
+"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what is left undone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from gitops_ds.controller import deploy
 from gitops_ds.model.change import Plan, Refusal
-from gitops_ds.model.deployment import PassEnded, Withheld
+from gitops_ds.model.deployment import NotApplied, PassEnded, Withheld
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.record import Emit
+from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.steering import Resumed, Steering, Suspended
 
 
@@ -20,6 +20,17 @@ class Said:
         self._emit, self._clock = emit, clock
         self._suspended: Suspended | None = None
         self._withheld: frozenset[Refusal] = frozenset()
+        self._refused, self._refused_now = frozenset[Refusal](), set[Refusal]()
+
+    def hear(self, told: Record) -> None:
+        """Tells what a pass tells, but not again what the pass before left undone for the same reason."""
+        if isinstance(told, NotApplied):
+            self._refused_now.add(told.refusal)
+            if told.refusal in self._refused:
+                return
+        elif isinstance(told, PassEnded):
+            self._refused, self._refused_now = frozenset(self._refused_now), set()
+        self._emit(told)
 
     def suspended(self, made: Plan) -> str:
         """Tells that nothing is written, and again when something else waits; how the pass ended, in words."""

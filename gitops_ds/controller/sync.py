@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.controller.said import Said
 from gitops_ds.model import spans
 from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import Refusal
 from gitops_ds.model.deployment import GitTook, PassFailed, PassTook, State, Unchanged
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
@@ -76,6 +77,7 @@ class Loop:
         self._choice: Choice | None = None
         self._settled: tuple[CommitId, int] | None = None
         self._compared, self._due = 0.0, math.inf
+        self._tries, self._again = 0, math.inf
         self._member: Member | None = None
         self._moved = 0.0
         self.first_pass = asyncio.Event()
@@ -246,7 +248,7 @@ class Loop:
                     self._state = None  # and so it is read again
                 steering = await self._requests.look()
                 self._hear_of(steering.pushed)
-                left = await self._once(steering)
+                await self._once(steering)
                 await self._answer(steering)
         except errors.NotLeading:
             self._state = None
@@ -257,8 +259,8 @@ class Loop:
                 await self._answer(steering)
         else:
             self._failures, self._complaint = 0, ""
-            if left:
-                self._ask_in(self._timing.retry)
+            if self._again < math.inf:
+                self._ask_in(self._again - asyncio.get_running_loop().time())
         took = asyncio.get_running_loop().time() - began
         self._given(PassTook(self._timing.clock(), took, well=not self._failures))
 
@@ -271,12 +273,22 @@ class Loop:
         is_returning = isinstance(error, errors.ClusterError) and now - self._away < RETURNING
         if error.retryable or is_returning:
             longest = CLUSTER_RETRY if is_returning else LONGEST_RETRY
-            wait = min(self._timing.retry * 2.0 ** min(self._failures - 1, 16), longest) * (1 + self._timing.chance() / 10)
-            self._ask_in(wait)
+            self._ask_in(wait := self._later(self._failures, longest))
         if str(error) != self._complaint:  # said once, not at every tick of the schedule
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
         self._complaint = str(error)
         self._state = None  # somebody may have written it, to agree to a rewind or as another process: it is read again
+
+    def _later(self, tries: int, longest: float = LONGEST_RETRY) -> float:
+        """Seconds until the next try, after so many that failed."""
+        return min(self._timing.retry * 2.0 ** min(tries - 1, 16), longest) * (1 + self._timing.chance() / 10)
+
+    def _try_again(self, refusals: Sequence[Refusal]) -> None:
+        """When what a pass left undone is tried again: soon what waits for others, later and later what was refused."""
+        now, waits = asyncio.get_running_loop().time(), any(refusal.guard == "waits" for refusal in refusals)
+        self._tries = self._tries + 1 if deploy.may_pass(refusals) else 0
+        wait = self._later(self._tries) if self._tries else self._timing.retry if waits else math.inf
+        self._again = now + wait
 
     async def _answer(self, steering: Steering) -> None:
         """Tells whoever asked for the pass that it is over, and how it ended."""
@@ -298,30 +310,32 @@ class Loop:
         else:
             self._ask_in(min(max(waited, 0.5), VISIBLE_WITHIN - waited + 0.1))
 
-    async def _once(self, steering: Steering) -> bool:
-        """One pass; whether something was left that a later pass may do."""
-        stir = self._stir
+    async def _once(self, steering: Steering) -> None:
+        """One pass."""
+        stir, now = self._stir, asyncio.get_running_loop().time()
         tip = await self._source.tip()
         self._look_again(tip)
         self._said.steered(steering)
         if self._choice is not None and not self._choice.trusted:
             self._choice = self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
-        if self._settled == (tip, stir) and self._compared <= self._timing.clock() < self._due:
+        settled = self._settled == (tip, stir) and now < self._again
+        if settled and self._compared <= self._timing.clock() < self._due:
             self._emit(Unchanged(self._timing.clock(), tip))
             self._outcome = f"success: commit {tip[:12]} is unchanged"
-            return False
+            return
+        self._settled, self._again = None, math.inf
         known = self._state = self._state or await self._load()
         held = choosing.held(tip, known, steering)
         if self._choice is None or self._choice.tip != tip or self._choice.held != held:
-            self._choice = await self._choosing.choose(tip, known, held)
+            self._choice, self._tries = await self._choosing.choose(tip, known, held), 0
         prepared, snapshot = self._choice.prepared, self._choice.snapshot
         if prepared is None or snapshot is None:
             self._asks((), steering)
             self._settled = (tip, stir)
             why = "held" if self._choice.held else "not applied, and there is no earlier good one"
             self._outcome = f"failure: commit {tip[:12]} is {why}"
-            return False
+            return
         with spans.span("plan", commit=tip):
             bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
             resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
@@ -333,22 +347,21 @@ class Loop:
             self._state = await deploy.compare(self._place, draft, self._emit, self._timing.clock)
             self._outcome = self._said.suspended(draft.plan)
             self._settled = (tip, stir)
-            return False
+            return
         if draft.plan.writes and await self._requests.look(anew=True) != steering:
             self.ask()  # somebody asked for something meanwhile, maybe to write nothing
-            return False
+            return
         with spans.span("apply", plan=draft.plan.hash):
-            ended, self._state = await deploy.carry_out(self._place, draft, asked, self._emit, self._timing.clock)
+            ended, self._state = await deploy.carry_out(self._place, draft, asked, self._said.hear, self._timing.clock)
         self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
         self._outcome = said.outcome(tip, ended)
         self._compared = self._timing.clock()
         self._due = deploy.due(self._state, asked, self._compared)
-        waiting = any(refusal.guard == "waits" for refusal in ended.refusals)
-        if not waiting and not ended.writes:
-            self._settled = (tip, stir)
-        elif ended.writes:
+        self._try_again(ended.refusals)
+        if ended.writes:
             self.stirred()  # what was written comes back through the watches; look once more when it has
-        return waiting
+        else:
+            self._settled = (tip, stir)
 
     async def _load(self) -> State:
         """The state; a new one is written at once, for it is where requests are put."""

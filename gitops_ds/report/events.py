@@ -19,6 +19,7 @@ from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, Health
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key, short
 from gitops_ds.model.record import Record
 from gitops_ds.model.standing import Loss
+from gitops_ds.report import secrets
 
 ALIKE = 10  # different messages of one reason, before the next ones are told as one
 ALIKE_WITHIN = 600.0  # seconds
@@ -151,9 +152,7 @@ def deployed(heard: Record, state: About) -> Told | None:
         case deployment.NewCommit(commit=commit, subject=subject, author=author):
             return Told(state, "NewCommit", f"{short(commit)} {subject!r} by {author}")
         case deployment.CommitRejected(commit=commit, findings=findings):
-            first = findings[0]
-            place = f"{first.place}: " if first.place else ""
-            return Told(state, "CommitRejected", f"{short(commit)} is not applied: {place}{first.message}", warning=True)
+            return Told(state, "CommitRejected", f"{short(commit)} is not applied: {secrets.line_of(findings[0])}", warning=True)
         case trust.SourceVerified(commit=commit, signer=signer):
             return Told(state, "SourceVerified", f"{short(commit)} is signed by {signer}")
         case trust.VerificationFailed(message=message):
@@ -163,8 +162,8 @@ def deployed(heard: Record, state: About) -> Told | None:
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
             return Told(state, "Applied", f"{short(commit)}: {writes} objects written") if writes else None
-        case deployment.Withheld(refusal=refusal) if refusal.guard in _WITHHELD:
-            return Told(state, _WITHHELD[refusal.guard], refusal.message, warning=True)
+        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard in _LEFT_UNDONE:
+            return Told(state, _LEFT_UNDONE[refusal.guard], refusal.message, warning=True)
         case deployment.DriftFact(object=key, drifted=drifted, words=words):
             about = About(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
             name = "" if key.is_daemonset else f"{key}: "
@@ -181,7 +180,8 @@ def deployed(heard: Record, state: About) -> Told | None:
             return None
 
 
-_WITHHELD = {
+_LEFT_UNDONE = {
+    "refused": "NotApplied",
     "named-in-git": "NamedTwice",
     "named-twice": "NamedTwice",
     "not-allowed": "NotAllowed",

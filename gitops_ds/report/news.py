@@ -16,8 +16,7 @@ from gitops_ds.model import deployment, standing, trust
 from gitops_ds.model.news import News, Topic
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
-from gitops_ds.report import events, words
-from gitops_ds.report.secrets import Secrets
+from gitops_ds.report import events, secrets, words
 
 PATIENCE = 300.0  # seconds without a good pass, before people are told of what may pass by itself
 LONGEST = 1_000  # characters of one piece of news
@@ -74,7 +73,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
         case deployment.PassEnded(commit=str(commit), writes=writes) if writes:
             topic = Topic.APPLIED
         case deployment.CommitRejected(commit=commit, findings=findings):
-            safe = "; ".join(f"{finding.place or ''}: {Secrets().in_message(finding)}" for finding in findings[:3])
+            safe = "; ".join(map(secrets.line_of, findings[:3]))
             more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
             message = f"commit {(commit or '')[:12]} is not applied: {safe}{more}"
             return _news(Topic.REJECTED, told.at, message, mark="once", repository=repository, commit=commit or "")
@@ -95,7 +94,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
 
 def _news(topic: Topic, at: float, message: str, *, key: Key | None = None, mark: str = "", **more: str) -> News:
     """Without a mark of its own a piece of news is another one when it says something else."""
-    text = Secrets().within(" ".join(message.split()))
+    text = secrets.shapes_hidden(" ".join(message.split()))
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     agent = f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else ""
     return News(topic, at, text, mark or text, agent=agent, **more)

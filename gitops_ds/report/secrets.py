@@ -86,6 +86,12 @@ class Secrets:
         return None if self.at(finding) else self.within(_LINE.sub(_without_value, line))
 
 
+def line_of(finding: Finding) -> str:
+    """`FILE:LINE:COLUMN: RULE message`, without the value that it is about where that is a secret."""
+    place = f"{finding.place}: " if finding.place else ""
+    return f"{place}{finding.rule} {Secrets().in_message(finding)}"
+
+
 def quotable(file: bytes) -> bool:
     """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every name may hide one."""
     return not _HOLDS_SECRET.search(file)

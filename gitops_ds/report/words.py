@@ -93,10 +93,9 @@ def _deployed(told: Record) -> str | None:
             note = " (the branch was rewritten by a force-push)" if rewritten else ""
             return f"new commit {short(commit)} {subject!r} by {author}{note}"
         case deployment.CommitRejected(commit=commit, findings=findings):
-            first = findings[0]
             more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
             what = template_of(commit or "") or f"commit {short(commit)}"
-            return f"{what} is not applied: {first.place or ''}: {first.rule} {first.message}{more}"
+            return f"{what} is not applied: {secrets.line_of(findings[0])}{more}"
         case trust.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
             return f"commit {commit[:12]} is signed by {signer} with {key}" + (
                 f"; {checked} signatures checked" if checked > 1 else ""

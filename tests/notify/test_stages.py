@@ -155,7 +155,7 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     forge.hear(new(ONE), CommitRejected(0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)))
     ((_, state, words),) = forge.look(agent(A, "0" * 40, WELL))
     assert state == "failure"
-    assert words.startswith("not applied: a.yaml:3:5: no such field ")
+    assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
     assert token not in words
     forge.hear(new(TWO), wrote(A), ended(TWO, Refusal("refused", "quota", A)))
     assert ("2", "failure", "not applied: quota") in forge.look(agent(A, TWO, WELL))

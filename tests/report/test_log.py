@@ -11,8 +11,9 @@ from gitops_ds.model import deployment, record, standing
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan, Refusal
 from gitops_ds.model.decision import Health, HealthState
+from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.report import words
+from gitops_ds.report import events, words
 from tests.core.world import World, daemonset
 
 SECRET = "hunter2-in-the-clear"
@@ -33,6 +34,10 @@ def change() -> Change:
     return Change(Operation.CREATE, KEY, Manifest(KEY, body, Digest("d"), Origin(Pointer("a.yaml", 0, ()))))
 
 
+def mistake() -> Finding:
+    return refusal("DS004", f'write "{SECRET}", with quotes', Place("a.yaml", 3, 5), object=KEY, path=("stringData", "token"))
+
+
 def facts() -> list[tuple[record.Record, str]]:
     """Facts of every part, about objects that hold a secret, each with its level."""
     turn, refused = decided(), Refusal("refused", "the API server refuses it")
@@ -45,6 +50,7 @@ def facts() -> list[tuple[record.Record, str]]:
         (deployment.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
         (deployment.Applied(1.0, change(), ("a warning",)), "info"),
         (deployment.NotApplied(1.0, change(), refused), "warning"),
+        (deployment.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
         (deployment.PassFailed(1.0, "Git is away", 5.0), "warning"),
         (deployment.PassFailed(1.0, "the branch went back"), "error"),
         (standing.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT), "warning"),
@@ -57,11 +63,13 @@ def facts() -> list[tuple[record.Record, str]]:
 @pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
 def test_a_fact_has_a_level_and_no_secret(told: record.Record, level: str) -> None:
     found = words.as_json(told)
-    assert SECRET in repr(told) or not isinstance(told, record.Decided | deployment.Applied | deployment.Planned)
+    holding = record.Decided | deployment.Applied | deployment.Planned | deployment.CommitRejected
+    assert SECRET in repr(told) or not isinstance(told, holding)
     assert words.level(told) == level
     assert found is not None
     assert found["level"] == level
-    text = (words.line(told) or "") + orjson.dumps(found).decode()
+    event = events.deployed(told, events.About("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
+    text = (words.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
     assert SECRET not in text
     assert "\n" not in text
 

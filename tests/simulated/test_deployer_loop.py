@@ -20,7 +20,7 @@ from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import DAEMONSET, CommitId
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.steering import PassedOn, Push
@@ -272,6 +272,30 @@ def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_a
         scene.client.faults = lambda _request: None
         await asyncio.sleep(30)
         assert await scene.image() == "2"
+
+    play(script)
+
+
+@pytest.mark.parametrize("every", [1.0, 30.0])
+def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(every: float) -> None:
+    async def minutes(scene: Scene, count: int) -> None:
+        for _ in range(int(count * 60 / every)):
+            scene.loop.ask()
+            await asyncio.sleep(every)
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2") + "---\n" + AGENT.format(tag="2").replace("namespace: default", "namespace: new"))
+        await minutes(scene, 2)
+        assert await scene.image() == "2"
+        before = scene.client.count.total - scene.client.count.of("watch")
+        await minutes(scene, 60)
+        tries = scene.told(deployment.PassEnded)
+        assert scene.client.count.total - scene.client.count.of("watch") - before < 60 / 5 * 5
+        assert len(scene.told(deployment.NotApplied)) == 2, tries
+        await scene.cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+        await minutes(scene, 6)
+        assert await scene.cluster.get(DAEMONSET, "new", "agent")
 
     play(script)
 

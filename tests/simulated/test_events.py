@@ -29,6 +29,8 @@ REASONS = [
     (deployment.PassEnded(1.0, COMMIT, 3, ()), "Applied", False),
     (deployment.PassEnded(1.0, COMMIT, 0, ()), None, False),
     (deployment.PassEnded(1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)), "PruneRefused", True),
+    (deployment.Withheld(1.0, Refusal("refused", "the API server refuses it")), "NotApplied", True),
+    (deployment.Withheld(1.0, Refusal("waits", "another agent is not ready")), None, False),
     (deployment.PassFailed(1.0, "Git is away", 5.0), "PassFailed", True),
     (deployment.Unchanged(1.0, COMMIT), None, False),
 ]
