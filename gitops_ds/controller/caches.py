@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Set
 
+from gitops_ds import errors
 from gitops_ds.controller import informer, live
 from gitops_ds.controller.informer import Store
 from gitops_ds.model import names
@@ -26,34 +27,38 @@ class Caches:
     def __init__(self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float]) -> None:
         self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
         self._stores: dict[Resource, Store[Body]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
         self._hurry = asyncio.Event()
 
-    async def follow(self, resources: Iterable[Resource]) -> None:
-        """Watches these kinds as well, and returns when all that are watched were listed once."""
-        for resource in (*_WHOLE, *sorted(set(resources) - set(_WHOLE))):
+    def _follow(self, wanted: Set[Resource]) -> None:
+        """Watches these kinds as well, and gives up on those that could never be listed and are wanted no more."""
+        for resource in [known for known, store in self._stores.items() if known not in wanted and not store.synced.is_set()]:
+            self._tasks.pop(resource).cancel()
+            del self._stores[resource]
+        for resource in sorted(wanted):
             if resource not in self._stores:
                 store = self._stores[resource] = Store(_lean, self._heard)
                 which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
                 run = informer.run(self._cluster, resource, which, store.hear, sleep=self._pause, random=self._chance)
-                self._tasks.add(asyncio.create_task(run))
-        for store in self._stores.values():
-            await store.synced.wait()
+                self._tasks[resource] = asyncio.create_task(run)
 
     def stop(self) -> None:
         """Ends all watches."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
         """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there.
 
-        Raises ClusterError when a watch can't go on because the API server is away.
+        Raises ClusterError when a watch can't go on because the API server is away, and Forbidden where a kind may not be listed.
         """
-        await self.follow(wanted.values())
+        kinds = {*_WHOLE, *wanted.values()}
+        self._follow(kinds)
         await self._level()
+        for kind in sorted(kinds):
+            await self._listed(kind)
         objects: dict[Key, Body] = {}
         for resource, store in self._stores.items():
             if resource not in (NODE, CONTROLLER_REVISION):
@@ -63,6 +68,13 @@ class Caches:
         relevant = {key: body for key, body in objects.items() if key in wanted or live.label(body) == self._owner}
         known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
         return await live.with_config_maps_in_use(self._cluster, live.assemble(relevant, known, nodes), wanted.keys())
+
+    async def _listed(self, kind: Resource) -> None:
+        try:
+            await self._stores[kind].listed()
+        except errors.Forbidden as error:
+            advice = f"grant it (docs/install.md, Rights), or take {kind.plural} out of the repository"
+            raise errors.Forbidden(f"{error}; {advice}", error.status, error.reason) from None
 
     def wrote(self, key: Key, version: str) -> None:
         """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""

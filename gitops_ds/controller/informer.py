@@ -190,7 +190,7 @@ class Store(Generic[V]):
         self._versions: dict[Key, str] = {}
         self.version = ""
         self._expected: dict[Key, int] = {}
-        self.synced, self.level = asyncio.Event(), asyncio.Event()
+        self.synced, self.level, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.failing: Failing | None = None
         self.level.set()
 
@@ -199,8 +199,15 @@ class Store(Generic[V]):
         """What is there, by key; a view, not a copy."""
         return MappingProxyType(self._objects)
 
+    async def listed(self) -> None:
+        """Returns when the objects are known. Raises ClusterError when the first list failed, and while it fails again."""
+        await self._tried.wait()
+        if self.failing is not None and not self.synced.is_set():
+            raise self.failing.error
+
     def hear(self, told: Told) -> None:
         """Takes what the informer tells."""
+        self._tried.set()
         changes: tuple[WatchEvent, ...] = ()
         match told:
             case Failing():

@@ -8,7 +8,6 @@ two name, the older one counts. What a Secret holds is applied, and told to nobo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
@@ -69,11 +68,7 @@ class Templates:
     async def tip(self) -> CommitId:
         """What names all objects at their versions. Waits for the first list of each watch; raises ClusterError when one fails."""
         for store in self._stores:
-            while not store.synced.is_set():
-                if store.failing is not None:
-                    raise store.failing.error
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(store.synced.wait(), 1.0)
+            await store.listed()
         self._held = {held.source: held for store in self._stores for held in store.objects.values()}
         return _tip(self._held.values())
 

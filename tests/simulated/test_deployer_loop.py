@@ -14,13 +14,13 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.cluster.simulated.requests import failure
+from gitops_ds.cluster.simulated.requests import Request, failure
 from gitops_ds.controller import choosing, requests, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE, CommitId
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, CommitId
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.steering import PassedOn, Push
@@ -296,6 +296,37 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
         await scene.cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
         await minutes(scene, 6)
         assert await scene.cluster.get(DAEMONSET, "new", "agent")
+
+    play(script)
+
+
+def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> None:
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
+
+    def refused(request: Request) -> errors.ClusterError | None:
+        return failure(403, "secrets is forbidden") if request.resource == SECRET else None
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = refused
+        scene.history.push(AGENT.format(tag="2") + secret)
+        await scene.settle()
+        assert [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)] == [
+            "secrets is forbidden; grant it (docs/install.md, Rights), or take secrets out of the repository"
+        ]
+        assert await scene.image() == "1"
+        scene.history.push(AGENT.format(tag="3"))
+        await scene.settle()
+        assert await scene.image() == "3"
+        asked = scene.client.count.of("list")
+        await scene.settle()
+        assert scene.client.count.of("list") == asked
+        scene.history.push(AGENT.format(tag="4") + secret)
+        await scene.settle()
+        assert await scene.image() == "3"
+        scene.client.faults = lambda _request: None
+        await scene.settle()
+        assert await scene.image() == "4"
 
     play(script)
 
