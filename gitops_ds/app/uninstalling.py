@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import errors
@@ -18,29 +18,53 @@ from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.deployment import State
 from gitops_ds.model.news import CONFIG_MAP_NAME
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, LEASE, Body, Key, Resource, key_of
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, Body, Key, Resource, key_of
 
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown` kinds are served no more."""
+    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown` kinds are served no more.
+
+    `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
+    """
 
     owners: Mapping[str, State]
     objects: Mapping[Key, Resource]
     unknown: tuple[Key, ...] = ()
+    elsewhere: Mapping[Key, str] = field(default_factory=dict)
 
 
 async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
-    """All owners whose state is in the namespace, or that one. Raises UsageError for one that is not there."""
+    """All owners whose state is in the namespace, or that one, found by its label where its state is gone.
+
+    Raises UsageError for one of which there is nothing.
+    """
     known = await state.known(cluster, namespace)
     if owner and owner not in known:
-        raise errors.UsageError(f"no state of {owner} in namespace {namespace}: there is {', '.join(sorted(known)) or 'none'}")
+        if labelled := await _labelled(cluster, owner):
+            return Handover({owner: State()}, labelled)
+        there = ", ".join(sorted(known)) or "none"
+        raise errors.UsageError(
+            f"no object has the label of {owner}, and no state of it is in namespace {namespace}: there is {there}"
+        )
     owners = {owner: known[owner]} if owner else known
     inventory = sorted({key for one in owners.values() for key in one.inventory})
     resources, _ = await live.resources_of(cluster, Bundle(None, ClusterFacts(), {}), inventory)
-    return Handover(owners, resources, tuple(key for key in inventory if key not in resources))
+    daemonsets = (await cluster.list(DAEMONSET, Selection(labels=names.OWNER_LABEL))).items
+    elsewhere = {key_of(body): found for body in daemonsets if (found := live.label(body)) not in known}
+    return Handover(owners, resources, tuple(key for key in inventory if key not in resources), {} if owner else elsewhere)
+
+
+async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
+    """What has the owner's label, of every kind that we may list."""
+    found: dict[Key, Resource] = {}
+    for resource in sorted({*(await cluster.resources()).values()}):
+        with contextlib.suppress(errors.ClusterError):  # a kind that can't be listed, or not by us
+            listed = await cluster.list(resource, Selection(labels=f"{names.OWNER_LABEL}={owner}"))
+            found |= {key_of(body): resource for body in listed.items}
+    return found
 
 
 async def must_be_stopped(cluster: Cluster, namespace: str) -> None:

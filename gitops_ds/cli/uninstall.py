@@ -52,5 +52,9 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
         click.echo(f"would hand back {key}")
     for key in what.unknown:
         options.say(f"{key}: the cluster serves no such kind any more")
+    for key, owner in what.elsewhere.items():
+        options.say(
+            f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner {owner} hands back what has its label"
+        )
     if not given["dry_run"]:
         click.echo(f"{handed_back} objects are handed back; the service itself goes by kubectl delete -k deploy/")

@@ -73,8 +73,8 @@ class Caches:
         try:
             await self._stores[kind].listed()
         except errors.Forbidden as error:
-            advice = f"grant it (docs/install.md, Rights), or take {kind.plural} out of the repository"
-            raise errors.Forbidden(f"{error}; {advice}", error.status, error.reason) from None
+            without = f"without that right, take {kind.plural} out of the repository"
+            raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
 
     def wrote(self, key: Key, version: str) -> None:
         """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""

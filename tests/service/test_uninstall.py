@@ -31,7 +31,10 @@ def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) ->
 
 @pytest.mark.controlplane
 @pytest.mark.xdist_group("control-plane")
-def test_nothing_of_ours_is_left_and_no_pod_restarts(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+def test_nothing_of_ours_is_left_and_no_pod_restarts(
+    tmp_path: Path, control_plane: controlplane.ControlPlane, remembered: bool
+) -> None:
     state, space = (f"uninstall-{next(_numbers)}" for _ in range(2))
     plane = control_plane
     fleet = tmp_path / "fleet"
@@ -57,7 +60,15 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(tmp_path: Path, control_pla
 
     asked = program(plane, state, "uninstall")
     assert (asked.returncode, asked.stdout) == (2, ""), asked.stderr
-    done = program(plane, state, "uninstall", "--yes")
+    of: tuple[str, ...] = ()
+    if not remembered:  # whoever deleted the namespace of the service first
+        plane.kubectl("-n", state, "delete", "configmaps", "--all")
+        of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
+        left = program(plane, state, "uninstall", "--yes")
+        assert left.stdout.startswith("0 objects are handed back")
+        assert f"DaemonSet {space}/agent is left" in left.stderr
+        assert " ".join(of) in left.stderr
+    done = program(plane, state, "uninstall", "--yes", *of)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 objects are handed back")
 

@@ -312,7 +312,7 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         scene.history.push(AGENT.format(tag="2") + secret)
         await scene.settle()
         assert [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)] == [
-            "secrets is forbidden; grant it (docs/install.md, Rights), or take secrets out of the repository"
+            "secrets is forbidden; without that right, take secrets out of the repository"
         ]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
