@@ -76,9 +76,9 @@ class Fenced:
         """In the name of somebody else, past the same fence."""
         return Fenced(self._cluster.acting_as(who), self._fence)
 
-    async def resources(self) -> Mapping[tuple[str, str], Resource]:
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
         """As the cluster's."""
-        return await self._cluster.resources()
+        return await self._cluster.resources(anew=anew)
 
     async def version(self) -> str:
         """As the cluster's."""

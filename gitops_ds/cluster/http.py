@@ -115,12 +115,12 @@ class HttpCluster:
         view._acting = (("Impersonate-User", who.user), *(("Impersonate-Group", group) for group in who.groups))  # noqa: SLF001  our own
         return view
 
-    async def resources(self) -> Mapping[tuple[str, str], Resource]:
-        """What the server serves, in two requests, asked once.
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """What the server serves, in two requests, asked once unless it shall be asked anew.
 
         https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
         """
-        if self._resources is None:
+        if anew or self._resources is None:
             found: dict[tuple[str, str], Resource] = {}
             for path in ("/api", "/apis"):
                 reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))

@@ -318,8 +318,11 @@ async def _save(place: Place, after: State) -> State:
 
 
 def may_pass(refusals: Sequence[Refusal]) -> bool:
-    """Whether one of them may end though neither Git nor what is watched changes: a namespace appears, a webhook answers again."""
-    return any(refusal.guard in ("refused", "conflict") for refusal in refusals)
+    """Whether one of them may end though neither Git nor what is watched changes.
+
+    A namespace or a definition appears, a webhook answers again, somebody grants a right.
+    """
+    return any(refusal.guard in ("refused", "conflict", "unknown-kind") for refusal in refusals)
 
 
 def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

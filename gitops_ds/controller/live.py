@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from gitops_ds import errors
@@ -27,15 +27,16 @@ async def resources_of(
 ) -> tuple[Mapping[Key, Resource], list[Refusal]]:
     """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't serve.
 
-    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked once. A kind whose
-    CustomResourceDefinition is in the bundle is known by that.
+    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked once, and again as long as one is
+    not among what it serves. A kind whose CustomResourceDefinition is in the bundle is known by that.
     """
     found: dict[Key, Resource] = {}
     refused: list[Refusal] = []
-    defined = _defined(bundle)
+    known = {**_defined(bundle), **served.RESOURCES}
+    others = tuple(others)
+    known |= await _served(cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - known.keys())
     for manifest in bundle.manifests.values():
-        kind = (manifest.key.group, manifest.key.kind)
-        resource = served.RESOURCES.get(kind) or defined.get(kind) or (await cluster.resources()).get(kind)
+        resource = known.get((manifest.key.group, manifest.key.kind))
         if resource is None:
             what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
             refused.append(
@@ -47,11 +48,20 @@ async def resources_of(
             found[manifest.key] = _in_version(resource, manifest)
     for key in others:
         if key not in found:
-            kind = (key.group, key.kind)
-            resource = served.RESOURCES.get(kind) or (await cluster.resources()).get(kind)
+            resource = known.get((key.group, key.kind))
             if resource is not None:
                 found[key] = resource
     return found, refused
+
+
+async def _served(cluster: Cluster, kinds: Set[tuple[str, str]]) -> Mapping[tuple[str, str], Resource]:
+    """Those of the kinds that the cluster serves; a definition may have come since it was asked."""
+    if not kinds:
+        return {}
+    known = await cluster.resources()
+    if not kinds <= known.keys():
+        known = await cluster.resources(anew=True)
+    return {kind: known[kind] for kind in kinds & known.keys()}
 
 
 async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
@@ -60,7 +70,9 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
     unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
     if not unsure or not namespace:
         return bundle
-    known = {**await cluster.resources(), **_defined(bundle)}
+    kinds = {(manifest.key.group, manifest.key.kind) for manifest in unsure}
+    defined = _defined(bundle)
+    known = {**await _served(cluster, kinds - defined.keys()), **defined}
     manifests = dict(bundle.manifests)
     for manifest in unsure:
         resource = known.get((manifest.key.group, manifest.key.kind))

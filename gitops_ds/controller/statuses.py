@@ -79,7 +79,7 @@ class Statuses:
         if not owners:
             return
         if self._kind is None:
-            self._kind = (await self._cluster.resources()).get((names.DOMAIN, KIND), CONFIG_MAP)
+            self._kind = (await self._cluster.resources(anew=True)).get((names.DOMAIN, KIND), CONFIG_MAP)
         there = {self._name(agent.key): agent.key for agent in self._standings.agents() if self._owner(agent)}
         for resource in {CONFIG_MAP, self._kind}:
             for owner in sorted(owners):

@@ -102,8 +102,8 @@ class Cluster(Protocol):
         """The same cluster, asked in the name of somebody else; whoever may not impersonate gets Forbidden with each request."""
         ...
 
-    async def resources(self) -> Mapping[tuple[str, str], Resource]:
-        """What it serves, by (group, kind): the preferred version of each."""
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """What it serves, by (group, kind): the preferred version of each; as it was when first asked, or as it is now (`anew`)."""
         ...
 
     async def version(self) -> str:

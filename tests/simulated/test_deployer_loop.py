@@ -20,7 +20,7 @@ from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, CommitId
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.steering import PassedOn, Push
@@ -276,8 +276,36 @@ def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_a
     play(script)
 
 
+IN_A_NEW_NAMESPACE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
+OF_A_NEW_KIND = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one, namespace: default}\n"
+NEW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
+PROBE = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "probes.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Probe", "plural": "probes", "singular": "probe", "listKind": "ProbeList"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+    },
+}
+
+
 @pytest.mark.parametrize("every", [1.0, 30.0])
-def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(every: float) -> None:
+@pytest.mark.parametrize(
+    ("text", "times", "resource", "missing", "wanted"),
+    [
+        (IN_A_NEW_NAMESPACE, 2, NAMESPACE, NEW, (DAEMONSET, "new", "agent")),
+        (OF_A_NEW_KIND, 1, DEFINITIONS, DEFINITION, (PROBE, "default", "one")),
+    ],
+    ids=("namespace", "kind"),
+)
+def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(
+    text: str, times: int, resource: Resource, missing: Body, wanted: tuple[Resource, str, str], every: float
+) -> None:
     async def minutes(scene: Scene, count: int) -> None:
         for _ in range(int(count * 60 / every)):
             scene.loop.ask()
@@ -285,17 +313,16 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
 
     async def script(scene: Scene) -> None:
         await scene.settle()
-        scene.history.push(AGENT.format(tag="2") + "---\n" + AGENT.format(tag="2").replace("namespace: default", "namespace: new"))
+        scene.history.push(AGENT.format(tag="2") + "---\n" + text)
         await minutes(scene, 2)
         assert await scene.image() == "2"
         before = scene.client.count.total - scene.client.count.of("watch")
         await minutes(scene, 60)
-        tries = scene.told(deployment.PassEnded)
         assert scene.client.count.total - scene.client.count.of("watch") - before < 60 / 5 * 5
-        assert len(scene.told(deployment.NotApplied)) == 2, tries
-        await scene.cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+        assert len(scene.told(deployment.NotApplied) + scene.told(deployment.Withheld)) == times
+        await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
-        assert await scene.cluster.get(DAEMONSET, "new", "agent")
+        assert await scene.cluster.get(*wanted)
 
     play(script)
 

@@ -49,15 +49,18 @@ class Client:
     user: str = ""
     _watches: dict[_Cut, None] = field(default_factory=dict)
     _number: int = 0
+    _served: Mapping[tuple[str, str], Resource] | None = None
 
     def acting_as(self, who: Identity) -> Client:
         """A client that sends its requests in that name; nobody is refused but by `faults`."""
         return Client(self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user)
 
-    async def resources(self) -> Mapping[tuple[str, str], Resource]:
-        """What the cluster serves, custom kinds included."""
-        await self._arrive("discover", None)
-        return dict(self.server.structures.served)
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """What the cluster serves, custom kinds included; in one request, asked once as of a real one."""
+        if anew or self._served is None:
+            await self._arrive("discover", None)
+            self._served = dict(self.server.structures.served)
+        return self._served
 
     async def version(self) -> str:
         """The Kubernetes version whose behaviour is simulated."""
