@@ -67,6 +67,17 @@ def revision_of(agent: Agent, number: int) -> Revision:
     raise errors.UsageError(f"{agent.key} has no revision {number}; it has {known}")
 
 
+def revision_before(agent: Agent) -> Revision:
+    """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes back to.
+
+    Raises UsageError where there is none.
+    """
+    earlier = [revision for revision in agent.history if revision is not agent.current]
+    if not earlier:
+        raise errors.UsageError(f"{agent.key} has no revision to go back to")
+    return earlier[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class WayBack:
     """A commit that brings a template back, and how: it reverts one commit, restores files of an older one, or edits values."""

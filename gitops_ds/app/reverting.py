@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitops_ds.app import ledger, proposing, repositories
 from gitops_ds.app.proposing import Proposal, Proposed
@@ -17,7 +17,7 @@ from gitops_ds.source.writing import Why
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where to go back to (one of the two), why, and how."""
+    """Where to go back to (at most one of the two; else to the revision before), why, and how."""
 
     to_revision: int | None
     to_commit: str | None
@@ -42,6 +42,8 @@ async def roll_back(named: repositories.Named, agent: Agent, asked: Asked) -> Do
 
 async def roll_back_in(repository: Repository, named: repositories.Named, agent: Agent, asked: Asked) -> Done:
     """As `roll_back`, in a repository that is open."""
+    if asked.to_revision is None and asked.to_commit is None:
+        asked = replace(asked, to_revision=ledger.revision_before(agent).number)
     wanted = await _wanted(repository, agent, asked)
     why = Why(asked.reason or _reason(agent, asked), proposing.signature(named, asked.proposal.author))
     ways: list[ledger.WayBack] = []

@@ -58,12 +58,16 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
 
 
 async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
-    """What has the owner's label, of every kind that we may list."""
+    """What has the owner's label, of every kind that we may list. Raises ClusterError where the API server is away."""
     found: dict[Key, Resource] = {}
     for resource in sorted({*(await cluster.resources()).values()}):
-        with contextlib.suppress(errors.ClusterError):  # a kind that can't be listed, or not by us
+        try:
             listed = await cluster.list(resource, Selection(labels=f"{names.OWNER_LABEL}={owner}"))
-            found |= {key_of(body): resource for body in listed.items}
+        except (errors.Unauthorized, errors.ClusterUnreachable):
+            raise
+        except errors.ClusterError:  # a kind that nobody can list, or not we
+            continue
+        found |= {key_of(body): resource for body in listed.items}
     return found
 
 

@@ -12,7 +12,7 @@ from gitops_ds.cli import options, proposals
 
 @click.command()
 @click.argument("name")
-@options.option("--to-revision", type=int, help="The revision whose template shall come back.")
+@options.option("--to-revision", type=int, help="The revision whose template shall come back; default: the one before.")
 @options.option("--to-commit", metavar="SHA", help="The commit whose files shall come back.")
 @proposals.proposal
 @proposals.pull_request
@@ -22,8 +22,8 @@ from gitops_ds.cli import options, proposals
 @options.common
 def rollback(**given: Any) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME, and show it unless told otherwise."""
-    if (given["to_revision"] is None) == (given["to_commit"] is None):
-        raise click.UsageError("say where to go back to: either --to-revision N or --to-commit SHA")
+    if given["to_revision"] is not None and given["to_commit"] is not None:
+        raise click.UsageError("say one place to go back to: --to-revision N or --to-commit SHA")
     return options.run(_rollback(given))
 
 

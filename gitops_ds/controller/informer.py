@@ -200,7 +200,7 @@ class Store(Generic[V]):
         return MappingProxyType(self._objects)
 
     async def listed(self) -> None:
-        """Returns when the objects are known. Raises ClusterError when the first list failed, and while it fails again."""
+        """Returns when the objects are known. Raises the ClusterError of the last try as long as none succeeded."""
         await self._tried.wait()
         if self.failing is not None and not self.synced.is_set():
             raise self.failing.error

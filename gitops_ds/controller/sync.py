@@ -32,7 +32,7 @@ from gitops_ds.model.steering import Handled, PassedOn, Steering
 P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
-CLUSTER_RETRY = 20.0  # seconds at most while the API server is away: it shall find us soon, and each try is one request
+CLUSTER_RETRY = 12.0  # seconds at most while the API server is away: it shall find us soon, and each try is one request
 RETURNING = 60.0  # seconds after an API server gave no answer
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together

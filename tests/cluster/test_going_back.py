@@ -48,6 +48,8 @@ def test_a_template_made_by_hand_is_written_into_its_file(tmp_path: Path, contro
     assert at.run("apply", "--wait").code == 0
     control_plane.kubectl("-n", "by-hand", "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
     program.rolled_out(control_plane, "by-hand", "agent")
+    none = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--to-commit", "main")
+    assert (none.code, "say one place" in none.err) == (2, True)
     done = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--push", "-C", at.origin)
     assert done.code == 0, done.err
     at.git("pull", "--quiet", "origin", "main")
