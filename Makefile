@@ -47,7 +47,7 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system: less than a minute
+test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system: four minutes on two cores
 	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not renderers and not forge and not browser"
 
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
