@@ -20,16 +20,14 @@ class Said:
         self._emit, self._clock = emit, clock
         self._suspended: Suspended | None = None
         self._withheld: frozenset[Refusal] = frozenset()
-        self._refused, self._refused_now = frozenset[Refusal](), set[Refusal]()
+        self._left: frozenset[Refusal] = frozenset()
 
     def hear(self, told: Record) -> None:
         """Tells what a pass tells, but not again what the pass before left undone for the same reason."""
-        if isinstance(told, NotApplied):
-            self._refused_now.add(told.refusal)
-            if told.refusal in self._refused:
-                return
-        elif isinstance(told, PassEnded):
-            self._refused, self._refused_now = frozenset(self._refused_now), set()
+        if isinstance(told, NotApplied) and told.refusal in self._left:
+            return
+        if isinstance(told, PassEnded):
+            self._left = frozenset(told.refusals)
         self._emit(told)
 
     def suspended(self, made: Plan) -> str:

@@ -285,10 +285,12 @@ class Loop:
 
     def _try_again(self, refusals: Sequence[Refusal]) -> None:
         """When what a pass left undone is tried again: soon what waits for others, later and later what was refused."""
-        now, waits = asyncio.get_running_loop().time(), any(refusal.guard == "waits" for refusal in refusals)
+        now = asyncio.get_running_loop().time()
         self._tries = self._tries + 1 if deploy.may_pass(refusals) else 0
-        wait = self._later(self._tries) if self._tries else self._timing.retry if waits else math.inf
-        self._again = now + wait
+        if self._tries:
+            self._again = now + self._later(self._tries)
+        elif any(refusal.guard == "waits" for refusal in refusals):
+            self._again = now + self._timing.retry
 
     async def _answer(self, steering: Steering) -> None:
         """Tells whoever asked for the pass that it is over, and how it ended."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gitops_ds.app import repositories
-from tests.gitservers import GIT_ENVIRONMENT
-
-
-def git(root: Path, *words: str) -> None:
-    subprocess.run(("git", *words), cwd=root, env=GIT_ENVIRONMENT, check=True, capture_output=True)
+from tests.source.test_worktree import git
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from gitops_ds.cluster.simulated import NodeSpec, virtual_time
 from gitops_ds.cluster.simulated.requests import Request, failure
 from gitops_ds.controller import choosing, requests, state, sync
 from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.kinds import documents
+from gitops_ds.kinds.served import RESOURCES
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
@@ -27,6 +29,8 @@ from gitops_ds.model.steering import PassedOn, Push
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
 from gitops_ds.source.reading import Movement
+from tests.simulated.test_custom_kinds import DEFINITION as PROBES
+from tests.simulated.test_custom_kinds import PROBE as ONE_PROBE
 
 AGENT = """\
 apiVersion: apps/v1
@@ -277,21 +281,11 @@ def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_a
 
 
 IN_A_NEW_NAMESPACE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
-OF_A_NEW_KIND = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one, namespace: default}\n"
+OF_A_NEW_KIND = ONE_PROBE.replace("name: one", "name: one, namespace: default")
 NEW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
 PROBE = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "probes.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"kind": "Probe", "plural": "probes", "singular": "probe", "listKind": "ProbeList"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-    },
-}
+DEFINITIONS = RESOURCES["apiextensions.k8s.io", "CustomResourceDefinition"]
+DEFINITION = documents.read("probes.yaml", PROBES.format(scope="Namespaced").encode()).documents[0].value
 
 
 @pytest.mark.parametrize("every", [1.0, 30.0])

@@ -69,7 +69,7 @@ class Client:
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         """All objects that match, at the version of now."""
-        await self._arrive("list", resource, which.namespace)
+        await self._arrive("list", resource, (which.namespace, ""))
         matches = selectors.test(resource, which)
         self.server.require(resource)
         items = tuple(body for body in self.server.store.all(resource) if matches(body))
@@ -80,12 +80,10 @@ class Client:
 
         Raises Expired where `since` is no longer known. A version in the future is silent until it has come, as on a real one.
         """
-        fault = await self._arrive("watch", resource, which.namespace, raises=False)
-        if isinstance(fault, Silence):
-            await asyncio.sleep(fault.seconds)
+        silence = await self._arrive("watch", resource, (which.namespace, ""))
+        if silence is not None:
+            await asyncio.sleep(silence.seconds)
             return
-        if fault is not None:
-            raise fault
         self.server.require(resource)
         matches = selectors.test(resource, which)
         start = self._version(since)
@@ -120,29 +118,29 @@ class Client:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
-        await self._arrive("get", resource, namespace, name)
+        await self._arrive("get", resource, (namespace, name))
         return self.server.get(resource, namespace, name)
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The object as it was made. Fields that the kind doesn't have are dropped, as without strict validation."""
-        late = await self._arrive("create", resource, *_names(body))
+        late = await self._arrive("create", resource, _names(body))
         return await self._answer(self.server.create(resource, body, self.manager), late)
 
     async def replace(self, resource: Resource, body: Body) -> Body:
         """The object after the replacement."""
-        late = await self._arrive("update", resource, *_names(body))
+        late = await self._arrive("update", resource, _names(body))
         return await self._answer(self.server.replace(resource, body, self.manager), late)
 
     async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
         """The object after a server-side apply; there are never warnings here."""
-        late = await self._arrive("apply", resource, *_names(body), dry_run=dry_run)
+        late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
         return Applied(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
     ) -> Body:
         """The object after the patch. Of the subresources there is only `status`."""
-        late = await self._arrive("patch", resource, namespace, name, subresource=subresource)
+        late = await self._arrive("patch", resource, (namespace, name), subresource=subresource)
         if subresource not in ("", "status"):
             raise answers.unsupported_here(f"a patch of the subresource {subresource}")
         done = self.server.patch(resource, (namespace, name), patch, type, (self.manager, subresource))
@@ -152,7 +150,7 @@ class Client:
         self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
     ) -> Body:
         """The reply: the object while it ends, or a Status."""
-        late = await self._arrive("delete", resource, namespace, name)
+        late = await self._arrive("delete", resource, (namespace, name))
         return await self._answer(self.server.delete(resource, namespace, name, Ending(uid, propagation)), late)
 
     def cut_watches(self, error: errors.ClusterError | None = None) -> None:
@@ -165,28 +163,29 @@ class Client:
         self,
         verb: str,
         resource: Resource | None,
-        namespace: str = "",
-        name: str = "",
+        where: tuple[str, str] = ("", ""),
         *,
         subresource: str = "",
         dry_run: bool = False,
-        raises: bool = True,
-    ) -> errors.ClusterError | Silence | None:
-        """Counts the request and asks for a fault; the silence of a request that is carried out all the same is returned."""
+    ) -> Silence | None:
+        """Counts the request for the object at `where` (namespace and name) and asks for a fault.
+
+        The silence of a watch, and of a request that is carried out all the same, is returned: it comes at the end.
+        """
         self._number += 1
         counted = f"dry-run {verb}" if dry_run else verb
         self.count.by[counted, resource.plural if resource else ""] += 1
         await asyncio.sleep(self.habits.latency)
         now = self.server.now()
-        fault = self.faults(Request(verb, resource, namespace, name, now, self._number, subresource, dry_run, self.user))
-        if raises and isinstance(fault, errors.ClusterError):
+        fault = self.faults(Request(verb, resource, *where, now, self._number, subresource, dry_run, self.user))
+        if isinstance(fault, errors.ClusterError):
             raise fault
-        if raises and isinstance(fault, Silence) and not (fault.done and verb not in requests.READS):
+        if fault is not None and verb != "watch" and (verb in requests.READS or not fault.done):
             await self._silent(fault)
         return fault
 
-    async def _answer(self, body: Body, late: errors.ClusterError | Silence | None) -> Body:
-        if isinstance(late, Silence):
+    async def _answer(self, body: Body, late: Silence | None) -> Body:
+        if late is not None:
             await self._silent(late)
         return body
 
