@@ -24,11 +24,11 @@ _GROUPS: Final = ("containers", "initContainers")
 
 
 def known(amounts: Any) -> dict[str, Fraction]:
-    """The amounts that can be read, as the API server rounds them; DS010 tells of the others."""
+    """The amounts that can be read, as the API server rounds them, to which none is zero; DS010 tells of the others."""
     found: dict[str, Fraction] = {}
     for name, value in section(amounts).items():
         try:
-            found[name] = quantities.parse(value)
+            found[name] = Fraction(0) if value is None else quantities.parse(value)
         except ValueError:
             continue
     return found

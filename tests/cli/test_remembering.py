@@ -28,7 +28,7 @@ from gitops_ds.render import drafts
 from gitops_ds.validate import check as validation
 from tests.plan.world import daemonset
 from tests.render import snapshots
-from tests.validate.test_real_manifests import REAL
+from tests.truth import bases
 from tests.validate.test_rule_pages import GOOD
 
 TESTS = Path(__file__).parents[1]
@@ -59,7 +59,7 @@ def repositories() -> dict[str, Snapshot]:
     inputs = {
         PurePosixPath(f"{path.name}.yaml"): (path / "input.yaml").read_bytes() for path in (TESTS / "validate/cases").iterdir()
     }
-    real = {PurePosixPath(path.name): path.read_bytes() for path in sorted(REAL.glob("*.yaml"))}
+    real = {PurePosixPath(f"{number}-{path.name}"): path.read_bytes() for number, path in enumerate(bases.files())}
     pages = {
         PurePosixPath(f"{page.stem}-{number}.yaml"): part.partition("```")[0].encode()
         for page in (TESTS.parent / "gitops_ds/validate/pages").glob("*.md")

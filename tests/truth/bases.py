@@ -14,7 +14,8 @@ from gitops_ds.model.objects import group_of
 Body = dict[str, Any]
 Make = Callable[[Random], Any]
 
-REAL = Path(__file__).resolve().parents[3] / "shared" / "real-manifests"
+ROOT = Path(__file__).resolve().parents[2]
+REAL, EXAMPLES = ROOT.parent / "shared" / "real-manifests", ROOT / "examples-repo" / "agents"
 COMPANIONS = frozenset(
     ("ConfigMap", "ServiceAccount", "Service", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "PriorityClass")
 )
@@ -37,8 +38,14 @@ def real() -> tuple[list[Body], list[Body]]:
     return daemonsets, companions
 
 
+def files() -> list[Path]:
+    """Manifests of well-known projects that lie beside this clone; the agents of examples-repo where there are none."""
+    found = [path for path in REAL.glob("*") if path.suffix in (".yaml", ".json")]
+    return sorted(found or EXAMPLES.rglob("*.yaml"))
+
+
 def _objects() -> Iterator[Body]:
-    for file in sorted(path for path in REAL.glob("*") if path.suffix in (".yaml", ".json")):
+    for file in files():
         for one in documents.read(file.name, file.read_bytes()).documents:
             if isinstance(one.value, dict) and isinstance(one.value.get("metadata"), dict):
                 for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
