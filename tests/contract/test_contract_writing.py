@@ -180,6 +180,43 @@ def test_a_patch_guards_by_uid_and_version(play: Play) -> None:
     play(scene)
 
 
+def test_a_replacement_of_another_uid_is_a_conflict(play: Play) -> None:
+    """Unlike in a patch, where the UID is an immutable field (422): an update takes the UID as its precondition."""
+
+    async def scene(stage: Stage) -> None:
+        first = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {"a": "1"}))
+        await stage.cluster.delete(CONFIG_MAP, stage.namespace, "c")
+        second = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {"a": "2"}))
+        stale = {key: value for key, value in first["metadata"].items() if key != "resourceVersion"}
+        for metadata in (first["metadata"], stale):
+            with pytest.raises(errors.Conflict) as caught:
+                await stage.cluster.replace(CONFIG_MAP, {**first, "metadata": metadata})
+            precondition = f"UID in precondition: {first['metadata']['uid']}, UID in object meta: {second['metadata']['uid']}"
+            assert (caught.value.status, precondition in str(caught.value)) == (409, True)
+
+    play(scene)
+
+
+def test_an_object_has_one_controller(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        async def owner(name: str, **more: Any) -> dict[str, Any]:
+            made = await stage.cluster.create(CONFIG_MAP, stage.config_map(name, {}))
+            return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"], **more}
+
+        first, second = await owner("one", controller=True), await owner("two", controller=True)
+        with pytest.raises(errors.Invalid) as caught:
+            await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, second]))
+        assert (caught.value.status, caught.value.causes[0]["field"]) == (422, "metadata.ownerReferences")
+        says = 'Only one reference can have Controller set to true. Found "true" in references for ConfigMap/one and ConfigMap/two'
+        assert str(caught.value).endswith(says)
+        await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, await owner("three")]))
+        patch = {"metadata": {"ownerReferences": [second]}}
+        with pytest.raises(errors.Invalid, match="Only one reference can have Controller set to true"):
+            await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", patch, type=PatchType.STRATEGIC)
+
+    play(scene)
+
+
 def test_the_selector_is_immutable(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(DAEMONSET, stage.daemonset())

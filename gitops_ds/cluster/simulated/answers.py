@@ -96,6 +96,11 @@ def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.C
     return errors.Conflict(f'Operation cannot be fulfilled on {kind(resource)} "{name}": {why}', 409, "Conflict")
 
 
+def replaced_uid(resource: Resource, name: str, given: str, found: str) -> errors.Conflict:
+    """A replacement of an object that has another UID; only in a patch that is an immutable field."""
+    return conflict(resource, name, f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}")
+
+
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> errors.Invalid:
     """The object is refused for these fields."""
     what = str(causes[0]) if len(causes) == 1 else f"[{', '.join(str(c) for c in causes)}]"

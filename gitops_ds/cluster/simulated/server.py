@@ -142,6 +142,8 @@ class Server:
         made = self._shaped(resource, body)
         metadata = made["metadata"]
         old = self.get(resource, metadata.get("namespace", ""), metadata.get("name", ""))
+        if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
+            raise answers.replaced_uid(resource, metadata["name"], uid, old["metadata"]["uid"])
         return self._update(resource, old, made, self._write(resource, manager, "Update", subresource))
 
     def _shaped(self, resource: Resource, body: Body) -> dict[str, Any]:

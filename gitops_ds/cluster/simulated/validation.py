@@ -64,6 +64,15 @@ def _metadata(resource: Resource, body: Body) -> Iterator[Cause]:
     elif resource.group not in _FREE_NAMES and not _SUBDOMAIN.fullmatch(name):
         yield answers.invalid_value("metadata.name", name, _SUBDOMAIN_SAYS)
     yield from labels(metadata.get("labels") or {}, "metadata.labels")
+    yield from _owners(metadata.get("ownerReferences") or ())
+
+
+def _owners(references: Sequence[Body]) -> Iterator[Cause]:
+    """At most one owner is the controller (ValidateOwnerReferences in apimachinery)."""
+    first, *more = [f"{ref.get('kind')}/{ref.get('name')}" for ref in references if ref.get("controller")] or [""]
+    for other in more:
+        says = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {other}'
+        yield answers.invalid_value("metadata.ownerReferences", references, says)
 
 
 def labels(given: Mapping[str, Any], field: str) -> Iterator[Cause]:
