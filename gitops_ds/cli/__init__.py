@@ -10,6 +10,7 @@ import traceback
 import click
 
 from gitops_ds import __version__
+from gitops_ds.app import cpu_budget
 from gitops_ds.errors import GitopsError
 
 # Where each command lives; the first sentence is what `--help` shows, so that no command's module is imported for it.
@@ -97,6 +98,7 @@ def _told(error: Exception) -> int:
 
 def main() -> None:
     """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible, 130 interrupted."""
+    cpu_budget.install()
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
+from gitops_ds.kinds import json_schema
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import show_path
 from gitops_ds.render import traced, values
@@ -14,6 +15,8 @@ from gitops_ds.render.values import Parameters
 
 # A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one.
 Definition = Callable[[str], Mapping[str, Any] | None]
+
+_MOST_COMPLAINTS: Final = 100
 
 # Findings of a kind that the other checks know carry their number.
 _RULES = {"type": "DS004", "enum": "DS006", "const": "DS006", "required": "DS005", "additionalProperties": "DS003"}
@@ -25,22 +28,15 @@ def check(
     """What the schema has against the values, at the line of the layer that set them."""
     if not declared.schema.value:
         return
-    # Imported here: 80 ms that a repository of plain manifests need not pay.
-    import jsonschema
-    import referencing.exceptions
-    from jsonschema import Draft202012Validator as Validator
-
+    instance = {name: traced.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
     try:
-        Validator.check_schema(declared.schema.value)
-        validator = Validator(declared.schema.value, registry=_registry(definition))
-        instance = {name: traced.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
-        errors = sorted(validator.iter_errors(instance), key=lambda error: [str(step) for step in error.absolute_path])
-    except jsonschema.SchemaError as bad:
-        yield refusal("DS801", f"this is no JSON schema: {bad.message}", found.place(declared.schema.at(*bad.absolute_path)))
+        json_schema.check_schema(declared.schema.value)
+        judge = json_schema.validator(declared.schema.value, lambda uri: _definition(uri, definition))
+        errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
+    except json_schema.UnusableSchema as unusable:
+        yield refusal("DS801", str(unusable), found.place(declared.schema.at(*unusable.path)))
         return
-    except referencing.exceptions.Unresolvable as bad:
-        yield refusal("DS801", f"the schema refers to {bad.ref}, which is not known", found.place(declared.schema.at()))
-        return
+    errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     for error in errors:
         path = tuple(error.absolute_path)
         rule = _RULES.get(str(error.validator), "DS006")
@@ -50,7 +46,9 @@ def check(
                 yield refusal("DS005", message, found.place(declared.schema.at("properties", name), key=True))
         elif path:
             pointer = values.place_of(str(path[0]), path[1:], resolved, declared)
-            yield refusal(rule, f"parameter {show_path(path)} of agent {agent}: {error.message}", found.place(pointer))
+            yield refusal(
+                rule, f"parameter {show_path(path)} of agent {agent}: {json_schema.shortened(error.message)}", found.place(pointer)
+            )
 
 
 def missing(declared: Parameters, resolved: Mapping[str, Tree]) -> frozenset[str]:
@@ -61,16 +59,6 @@ def missing(declared: Parameters, resolved: Mapping[str, Tree]) -> frozenset[str
     )
 
 
-def _registry(definition: Definition) -> Any:
+def _definition(uri: str, definition: Definition) -> Mapping[str, Any] | None:
     """Resolves `k8s:NAME`; nothing is ever fetched."""
-    import referencing
-    import referencing.exceptions
-    import referencing.jsonschema
-
-    def retrieve(uri: str) -> Any:
-        schema = definition(uri.removeprefix("k8s:")) if uri.startswith("k8s:") else None
-        if schema is None:
-            raise referencing.exceptions.NoSuchResource(uri)
-        return referencing.jsonschema.DRAFT202012.create_resource(schema)
-
-    return referencing.Registry(retrieve=retrieve)  # type: ignore[call-arg]  # attrs
+    return definition(uri.removeprefix("k8s:")) if uri.startswith("k8s:") else None

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from gitops_ds.kinds import digests, documents, origins, scalars
-from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, Path
 from gitops_ds.model.snapshot import Snapshot
@@ -54,8 +54,7 @@ def check(
     own_rules = custom.read(bundle.custom if advice else ())
     clean, here = snapshot.known.clean, circumstances(bundle)
     for broken, fault in own_rules.faults:
-        start = documents.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], broken.at.document, (*broken.at.path, "schema"))
-        yield Finding(custom.RULE.id, Severity.ERROR, f"{broken.name}: {fault}", start[0], end=start[1])
+        yield _unusable(broken, fault, snapshot)
     # File by file: somebody may be finding out about the later ones meanwhile.
     for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
         shape_is_right = True
@@ -72,10 +71,20 @@ def check(
             for hit in () if is_known else rules.check(manifest.body, bundle.profile, looking):
                 told = (hit.rule.id, hit.path, hit.message, False)
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
-            for rule, path, message in custom.check(own_rules, manifest):
-                yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
+            try:
+                for rule, path, message in custom.check(own_rules, manifest):
+                    yield finding(manifest, rule.severity, (custom.RULE.id, path, message, False), False)
+            except custom.GaveNoVerdict as none:
+                yield _unusable(none.rule, str(none), snapshot)
+                own_rules = own_rules.without(none.rule)
     if shapes_are_right and advice:
         yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding, sources)
+
+
+def _unusable(rule: Custom, why: str, snapshot: Snapshot) -> Finding:
+    data = snapshot.files[PurePosixPath(SETTINGS)]
+    start, end = documents.span(SETTINGS, data, rule.at.document, (*rule.at.path, "schema"))
+    return Finding(custom.RULE.id, Severity.ERROR, f"{rule.name}: {why}", start, end=end)
 
 
 def circumstances(bundle: Bundle) -> str:
