@@ -38,6 +38,9 @@ class CpuBudget:
         signal.setitimer(signal.ITIMER_PROF, self.left, _AGAIN)
         try:
             yield
+        except cpu_limit.CpuLimitExceeded:
+            self.left = 0.0  # the two clocks differ by some ticks
+            raise
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, before)
