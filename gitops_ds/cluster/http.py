@@ -37,6 +37,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 
 PAGE = 500
 REQUEST_SECONDS = 30.0
+CONNECTIONS = 64  # for requests; more only wait inside the API server
 PATIENCE = 4  # times that a 429 or 503 with Retry-After is waited out
 LONGEST_WAIT_SECONDS = 8.0
 _NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
@@ -55,10 +56,16 @@ class _Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
+    is_watch: bool = False
 
 
 class HttpCluster:
-    """One API server. Use it as an async context manager; it holds a pool of connections."""
+    """One API server. Use it as an async context manager.
+
+    It holds two pools of connections: at most `CONNECTIONS` for requests, any number for watches. HTTP/1.1 gives each request a
+    connection of its own and a watch keeps its for minutes; in one bounded pool, watches would leave none for requests. client-go
+    has no such limit because it sends all of them as streams of one HTTP/2 connection.
+    """
 
     def __init__(
         self,
@@ -76,6 +83,7 @@ class HttpCluster:
         self._user_agent = user_agent
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
+        self._watch_session: aiohttp.ClientSession | None = None
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._tally = tally or Tally()
@@ -83,16 +91,21 @@ class HttpCluster:
         self._shelf = Shelf()
 
     async def __aenter__(self) -> HttpCluster:
-        """Opens the pool."""
-        connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, ssl=self._access.tls or True, socket_factory=_socket)
-        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        self._session = aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[self._guarded()])
+        """Opens the pools."""
+        self._session, self._watch_session = self._open(CONNECTIONS), self._open(0)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Closes every connection."""
-        if self._session:
-            await self._session.close()
+        for session in (self._session, self._watch_session):
+            if session is not None:
+                await session.close()
+
+    def _open(self, connections: int) -> aiohttp.ClientSession:
+        """A pool of at most so many connections; 0 is no limit."""
+        connector = aiohttp.TCPConnector(limit=connections, ssl=self._access.tls or True, socket_factory=_socket)
+        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[self._guarded()])
 
     def _guarded(self) -> aiohttp.TraceConfig:
         """Looks when a body, which every write has and no read, is handed to the connection: the last moment before it goes out."""
@@ -173,7 +186,7 @@ class HttpCluster:
         }
         wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
         decode = _decoder(brief.EVENTS, resource, which)
-        async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait)) as reply:
+        async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait, is_watch=True)) as reply:
             try:
                 async for line in _lines(reply.content):
                     told = decode(line)
@@ -284,7 +297,8 @@ class HttpCluster:
                 raise said
 
     async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
-        if self._session is None:
+        session = self._watch_session if request.is_watch else self._session
+        if session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
         await self._pace.turn()
         self._tally.sent += 1
@@ -292,7 +306,7 @@ class HttpCluster:
         if authorization:
             headers.append(("Authorization", authorization))
         try:
-            reply = await self._session.request(
+            reply = await session.request(
                 request.method,
                 yarl.URL(self._access.url + request.path, encoded=True),
                 data=None if request.body is None else orjson.dumps(request.body),

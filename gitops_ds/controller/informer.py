@@ -6,18 +6,23 @@ nobody was looking.
 
     Start ──list──> Following ──the watch ends──> Returning ──same world──> Following
       ^                 │                            │
-      └──410 Expired────┴────an older world──────────┘
+      ├──410 Expired────┴────an older world──────────┘
+      └──the watch brings nothing: it fails again and again, or it was silent for minutes
 
 `Returning` asks for the version of an empty list before it watches again: after a restored backup the world may be older than the
 version we follow, and a watch from a future version is silent for ever.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+
+An empty list proves that the API server answers, not that its watches work: a proxy or a missing right may fail those alone. Then
+the full list is read again, with back-off, so that a broken watch degrades to polling, as in client-go's reflector
+(tools/cache/reflector.go, ListAndWatch: every error of a watch but 429 and a refused connection ends in another list).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
@@ -28,24 +33,32 @@ from gitops_ds.model.objects import Body, Key, Resource, key_of
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is shorter than its 30, so that all
 # is known again within half a minute after an API server that was away came back.
 FIRST_RETRY, LONGEST_RETRY = 0.8, 12.0
+LONGEST_RELIST = 30.0  # seconds, as client-go's reflector: the back-off of full lists where the watch fails
+FRUITLESS_WATCHES = 3  # watches in a row that brought nothing, before the objects are listed again
+LONGEST_SILENCE = 300.0  # seconds without list, event or bookmark: API servers send a bookmark about each minute
 STEADY_AFTER = 10.0  # seconds; a watch that lived so long pays off earlier failures
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Nothing is known: list."""
+    """Nothing is known, or no longer: list."""
 
     failures: int = 0
+    fruitless: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with no new one in between."""
+    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with no new one in between.
+
+    `fruitless`: the number of watches in a row, up to now, that ended without an event.
+    """
 
     version: str
     failures: int = 0
     resumed: bool = False
+    fruitless: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class Returning:
 
     version: str
     failures: int = 0
+    fruitless: int = 0
 
 
 State = Start | Following | Returning
@@ -61,10 +75,15 @@ State = Start | Following | Returning
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The watch ended after so many seconds: by the server, or with an error."""
+    """The watch ended after so many seconds: by the server, or with an error.
+
+    `silent_for`: seconds since the last list, event or bookmark; `had_events`: whether this watch brought an event or a bookmark.
+    """
 
     lasted: float
     error: ClusterError | None = None
+    silent_for: float = 0.0
+    had_events: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +119,39 @@ def step(state: State, heard: Heard, chance: float) -> Step:
     """The next state. `chance` is a number in [0, 1) that spreads the retries of many watchers."""
     match heard:
         case Listing(version=version):
-            return Step(Following(version, state.failures), heard)
+            return Step(Following(version, state.failures, fruitless=state.fruitless), heard)
         case WorldVersion(version=version):
             followed = _version(state)
             if _is_before(version, followed):
                 return Step(Start(state.failures))
-            return Step(Following(followed, state.failures, resumed=True), heard)
-        case Ended(lasted=lasted):
-            failures = 0 if lasted >= STEADY_AFTER else state.failures
-            if heard.error is not None:
-                return step(Following(_version(state), failures, resumed=_resumed(state)), heard.error, chance)
-            if lasted >= STEADY_AFTER:
-                return Step(Returning(_version(state)))
-            return Step(Returning(_version(state), failures + 1), wait=_delay(failures + 1, chance))
+            return Step(Following(followed, state.failures, resumed=True, fruitless=state.fruitless), heard)
+        case Ended():
+            return _after_watch(state, heard, chance)
         case Expired():
             # A server that was restarted remembers no older version, but it answers: so it is listed at once.
             wait = _delay(state.failures, chance) if state.failures and not _resumed(state) else 0.0
-            return Step(Start(state.failures + 1), Failing(heard, wait), wait)
+            return Step(Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait)
         case ClusterError():
             wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
             return Step(_after_error(state), Failing(heard, wait), wait)
+
+
+def _after_watch(state: State, ended: Ended, chance: float) -> Step:
+    """The watch goes on where it ended, unless it seems not to work: then the objects are listed."""
+    steady = ended.lasted >= STEADY_AFTER
+    failures = 0 if steady else state.failures
+    fruitless = 0 if steady or ended.had_events else state.fruitless + 1
+    # 429 is a matter of load, which a full list only adds to.
+    broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
+    if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
+        wait = 0.0 if steady else _delay(failures + 1, chance, LONGEST_RELIST)
+        told = Failing(ended.error, wait) if ended.error is not None else None
+        return Step(Start(failures + (not steady), fruitless), told, wait)
+    if ended.error is not None:
+        return step(Following(_version(state), failures, _resumed(state), fruitless), ended.error, chance)
+    if steady:
+        return Step(Returning(_version(state)))
+    return Step(Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance))
 
 
 async def run(
@@ -138,6 +170,7 @@ async def run(
     """
     clock = asyncio.get_running_loop().time
     state: State = Start()
+    proved = clock()  # when the objects were last known to be up to date
 
     async def hear(heard: Heard) -> None:
         nonlocal state
@@ -153,20 +186,23 @@ async def run(
             match state:
                 case Start():
                     asking()
-                    await hear(await cluster.list(resource, which))
+                    began = clock()
+                    listing = await cluster.list(resource, which)
+                    proved = began
+                    await hear(listing)
                 case Returning():
                     asking()
                     await hear(WorldVersion(await _world_version(cluster, resource, which)))
-                case Following(version=version, failures=failures):
-                    began, error = clock(), None
+                case Following(version=version):
+                    began, error, had_events = clock(), None, False
                     try:
                         async for event in cluster.watch(resource, version, which):
-                            version = event.version or version
+                            version, had_events, proved = event.version or version, True, clock()
                             sink(event)
                     except ClusterError as caught:
                         error = caught
-                    state = Following(version, failures, resumed=_resumed(state))
-                    await hear(Ended(clock() - began, error))
+                    state = replace(state, version=version)
+                    await hear(Ended(clock() - began, error, clock() - proved, had_events))
         except ClusterError as error:
             await hear(error)
 
@@ -309,13 +345,13 @@ def _after_error(state: State) -> State:
     failures = state.failures + 1
     match state:
         case Start():
-            return Start(failures)
+            return Start(failures, state.fruitless)
         case Following(version=version) | Returning(version=version):
-            return Returning(version, failures)
+            return Returning(version, failures, state.fruitless)
 
 
-def _delay(failures: int, chance: float) -> float:
-    return min(FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY) * (1 + chance)
+def _delay(failures: int, chance: float, longest: float = LONGEST_RETRY) -> float:
+    return min(FIRST_RETRY * 2.0 ** min(failures - 1, 16), longest) * (1 + chance)
 
 
 def _asked_for(error: ClusterError) -> float:

@@ -20,7 +20,7 @@ from gitops_ds.model.objects import CONFIG_MAP, Body
 LISTING = Listing((), "7")
 EVENT = WatchEvent(EventType.MODIFIED, {}, "8")
 BOOKMARK = WatchEvent(EventType.BOOKMARK, {}, "9")
-GONE, DOWN = errors.Expired("too old"), errors.ClusterUnreachable("no answer")
+GONE, DOWN, FAULT = errors.Expired("too old"), errors.ClusterUnreachable("no answer"), errors.ServerFault("no watch here")
 
 ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
     ("a list is followed from its version", Start(3), LISTING, Following("7", 3), True),
@@ -33,6 +33,35 @@ ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
     ("a later one too", Returning("99"), WorldVersion("100"), Following("99", resumed=True), True),
     ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
     ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100", resumed=True), True),
+    (
+        "a watch that fails for the third time without an event asks for a new list",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, FAULT, had_events=False),
+        Start(3, 3),
+        True,
+    ),
+    (
+        "so does one that ends at once for the third time",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, had_events=False),
+        Start(3, 3),
+        False,
+    ),
+    (
+        "not where the server asks for fewer requests",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, errors.TooManyRequests("slow down"), had_events=False),
+        Returning("7", 3, 3),
+        True,
+    ),
+    ("an event pays that off", Following("7", 2, fruitless=2), Ended(0.1, FAULT), Returning("7", 3), True),
+    (
+        "a watch that was silent for minutes asks for a new list",
+        Following("7"),
+        Ended(600, None, 600, had_events=False),
+        Start(),
+        False,
+    ),
     ("a refused list is tried again", Start(), DOWN, Start(1), True),
     ("also when asking for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
 ]
@@ -141,6 +170,45 @@ def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
             await people.create(CONFIG_MAP, {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}})
             await asyncio.sleep(61)
             assert int(store.version) > before
+
+    virtual_time.run(scene())
+
+
+BROKEN_WATCHES: dict[str, requests.Fault] = {
+    "403: the verb is missing": requests.failure(403),
+    "404": requests.failure(404),
+    "500": requests.failure(500),
+    "503": requests.failure(503),
+    "no answer": errors.ClusterUnreachable("no answer in time"),
+    "429 for ever": requests.failure(429),
+    "ends at once": requests.Silence(0.1),
+    "cut by a proxy while it is silent": requests.Silence(30.0),
+    "accepted and silent": requests.Silence(400.0),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
+def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(broken: requests.Fault) -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        await people.create(CONFIG_MAP, config_map("a"))
+        store: Store[Body] = Store(dict)
+        async with followed(cluster, store):
+            cluster.faults = lambda request: broken if request.verb == "watch" else None
+            cluster.cut_watches()
+            await asyncio.sleep(600)
+            await people.delete(CONFIG_MAP, "default", "a")
+            await people.create(CONFIG_MAP, config_map("b"))
+            await asyncio.sleep(informer.LONGEST_SILENCE + 410)
+            assert names(store) == ["b"]
+            cluster.count.reset()
+            await asyncio.sleep(600)
+            assert cluster.count.of("list") <= 600 / informer.LONGEST_RETRY
+            cluster.faults = requests.none
+            await asyncio.sleep(410)
+            await people.delete(CONFIG_MAP, "default", "b")
+            await asyncio.sleep(1)
+            assert names(store) == []
 
     virtual_time.run(scene())
 
