@@ -7,27 +7,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
 from gitops_ds.controller import informer, live
-from gitops_ds.controller.informer import Store
+from gitops_ds.controller.informer import Failing, Store
+from gitops_ds.controller.supervision import Supervisor
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
+from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
 LAG = 10.0  # seconds that a look waits for the watches
+# Seconds. A watch that works shows so with an event or a bookmark about each minute; one that was silent for its whole life, which
+# is at most 605 s, is followed by a list (controller/informer).
+OLDEST_PICTURE = 660.0
 
 
 class Caches:
     """The stores of one deployer. `stirred` is called when something changed that may matter to a plan."""
 
-    def __init__(self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float], supervisor: Supervisor
+    ) -> None:
         self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
+        self._supervisor = supervisor
         self._stores: dict[Resource, Store[Body]] = {}
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
+        self._current_at: dict[Resource, float] = {}  # when a store was last known to be up to date, in the event loop's time
+        self._wanted: frozenset[Resource] = frozenset()
         self._marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
         self._hurry = asyncio.Event()
@@ -41,8 +52,10 @@ class Caches:
             if resource not in self._stores:
                 store = self._stores[resource] = Store(_lean, self._heard)
                 which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
-                run = informer.run(self._cluster, resource, which, store.hear, sleep=self._pause, random=self._chance)
-                self._tasks[resource] = asyncio.create_task(run)
+                sink = self._sink(resource, store)
+                follow = functools.partial(informer.run, self._cluster, resource, which, sink)
+                run = functools.partial(follow, sleep=self._pause, random=self._chance)
+                self._tasks[resource] = self._supervisor.start(f"watch {resource.plural}", run)
 
     def stop(self) -> None:
         """Ends all watches."""
@@ -59,6 +72,8 @@ class Caches:
         await self._level()
         for kind in sorted(kinds):
             await self._listed(kind)
+        self._wanted = frozenset(kinds)
+        self.require_current()
         objects: dict[Key, Body] = {}
         for resource, store in self._stores.items():
             if resource not in (NODE, CONTROLLER_REVISION):
@@ -75,6 +90,31 @@ class Caches:
         except errors.Forbidden as error:
             without = f"without that right, take {kind.plural} out of the repository"
             raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
+
+    def require_current(self) -> None:
+        """Raises ClusterError where a kind that the last look wanted could not be read for long: its objects may have changed."""
+        now = asyncio.get_running_loop().time()
+        for kind in sorted(self._wanted):
+            failing = self._stores[kind].failing
+            if failing is not None and now - self._current_at.get(kind, -math.inf) > OLDEST_PICTURE:
+                error = failing.error
+                message = f"the last list of {kind.plural} is more than {OLDEST_PICTURE / 60:.0f} minutes old: {error}"
+                raise type(error)(message, error.status, error.reason)
+
+    def _sink(self, resource: Resource, store: Store[Body]) -> informer.Sink:
+        """Passes on to the store, and notes how old its picture is."""
+        time = asyncio.get_running_loop().time
+
+        def hear(told: informer.Told) -> None:
+            if not isinstance(told, Failing):
+                self._current_at[resource] = time()
+            elif isinstance(told.error, errors.NotFound) and store.synced.is_set():
+                # The kind is not served any longer: its definition was deleted, and its objects with it.
+                self._current_at[resource] = time()
+                store.hear(Listing((), store.version))
+            store.hear(told)
+
+        return hear
 
     def wrote(self, key: Key, version: str) -> None:
         """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from gitops_ds import errors
+from gitops_ds.controller.supervision import Supervisor
 from gitops_ds.kinds import timestamps
 from gitops_ds.model.cluster import Cluster, PatchType
 from gitops_ds.model.objects import EVENT
@@ -32,7 +34,7 @@ async def beside(cluster: Cluster, state: About | None, tell: Emit) -> AsyncIter
         tell(record)
         told.hear(record)
 
-    writing = asyncio.create_task(told.run())
+    writing = Supervisor(tell, time.time).start("events", told.run)
     try:
         yield emit
     finally:

@@ -21,6 +21,7 @@ from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.controller.said import Said
+from gitops_ds.controller.supervision import Supervisor
 from gitops_ds.model import spans
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Refusal
@@ -57,8 +58,9 @@ class Loop:
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
         self._choosing = Choosing(self._source, self._emit, timing.clock)
+        self._supervisor = Supervisor(emit, timing.clock)
         self._said = Said(self._emit, timing.clock)
-        self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance)
+        self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance, self._supervisor)
         self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._expected: tuple[CommitId, float] | None = None
@@ -195,7 +197,7 @@ class Loop:
 
     async def run(self) -> None:
         """Passes, one after the other, until `stop`."""
-        watching = asyncio.create_task(self._requests.run())
+        watching = self._supervisor.start("watch requests", self._requests.run)
         try:
             while True:
                 await self._wish.wait()
@@ -322,6 +324,8 @@ class Loop:
             self._choice = self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
         settled = self._settled == (tip, stir) and now < self._again
+        if settled:
+            self._caches.require_current()
         if settled and self._compared <= self._timing.clock() < self._due:
             self._emit(Unchanged(self._timing.clock(), tip))
             self._outcome = f"success: commit {tip[:12]} is unchanged"

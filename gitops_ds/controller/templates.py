@@ -8,6 +8,7 @@ two name, the older one counts. What a Secret holds is applied, and told to nobo
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from gitops_ds.controller import choosing, held_templates, informer
 from gitops_ds.controller.discreet import Discreet
 from gitops_ds.controller.held_templates import Chosen, Held, Taken
 from gitops_ds.controller.informer import Store
+from gitops_ds.controller.supervision import Supervisor
 from gitops_ds.kinds import digests
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.change import Refusal
@@ -48,13 +50,15 @@ class Templates:
         def heard(_: tuple[WatchEvent, ...]) -> None:
             changed()
 
+        supervisor = Supervisor(self._tell, self._clock)
         spaces = self._chosen.namespaces or (self._chosen.home,)
         for space in ("",) if "*" in spaces else sorted(set(spaces)):
             for resource in self._chosen.kinds:
                 store = Store(held_templates.read, heard)
                 which = Selection(namespace=space, labels=self._chosen.selector)
                 self._stores.append(store)
-                self._tasks.append(asyncio.create_task(informer.run(self._cluster, resource, which, store.hear, random=chance)))
+                run = functools.partial(informer.run, self._cluster, resource, which, store.hear, random=chance)
+                self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
 
     def as_source(self) -> choosing.Source:
         """For the loop."""

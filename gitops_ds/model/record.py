@@ -86,6 +86,15 @@ class WatchFailed(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRestarted(Record):
+    """A background task ended with an error that it must not have, and starts again `retry_in` seconds later."""
+
+    task: str
+    message: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
 class JournalFailed(Record):
     """The journal can't be written. Turns are missing in it until `JournalMended`."""
 

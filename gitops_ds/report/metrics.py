@@ -114,6 +114,9 @@ class Metrics:
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
         self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
         self._compared = Counter("gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made)
+        self._restarts = Counter(
+            *("gitopsds_task_restarts", "Background tasks restarted after an internal error.", ["task"]), registry=made
+        )
         self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
 
         self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
@@ -150,6 +153,8 @@ class Metrics:
                 self._drift.labels("corrected").inc()
             case deployment.CommitRejected():
                 self._rejected.inc()
+            case record.TaskRestarted(task=task):
+                self._restarts.labels(task).inc()
             case record.Differed(what=what):
                 self._differed.labels(what.value).inc()
             case record.Compared(differences=differences):

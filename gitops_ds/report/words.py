@@ -32,6 +32,8 @@ def _said(told: Record) -> str | None:
             return f"{daemonset}: its status was not taken: {error}"
         case record.Performed(daemonset=daemonset, action=action):
             return f"{daemonset}: {type(action).__name__} {action.why}"
+        case record.TaskRestarted(task=task, message=message, retry_in=retry_in):
+            return f"internal error in the task {task!r}: {message}; restarted in {retry_in:.0f} s"
         case record.JournalFailed(message=message):
             return f"the journal can't be written, and work goes on without: {message}"
         case record.JournalMended(missing=missing):
@@ -151,7 +153,7 @@ def level(told: Record) -> str:
             | leading.LeaderLost()
         ):
             return "warning"
-        case standing.RolloutFailed():
+        case standing.RolloutFailed() | record.TaskRestarted():
             return "error"
         case standing.CoverageLost():
             return "warning"

@@ -15,6 +15,7 @@ from gitops_ds.cluster.access import Access
 from gitops_ds.cluster.http import HttpCluster
 from gitops_ds.cluster.kubeconfig import Found
 from gitops_ds.controller.caches import Caches
+from gitops_ds.controller.supervision import Supervisor
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 
 PROMPT = 5.0  # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
@@ -100,7 +101,8 @@ def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_socke
 
     async def scene() -> None:
         async with connected() as (server, cluster):
-            repositories = [Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5) for number in range(10)]
+            supervisor = Supervisor(lambda _: None, lambda: 0.0)
+            repositories = [Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor) for number in range(10)]
             wanted = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}
             async with asyncio.timeout(60):
                 await asyncio.gather(*(caches.live(wanted) for caches in repositories))

@@ -15,11 +15,11 @@ from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
 from gitops_ds.cluster.simulated.requests import Request, failure
-from gitops_ds.controller import choosing, requests, state, sync
+from gitops_ds.controller import caches, choosing, requests, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.kinds import documents
 from gitops_ds.kinds.served import RESOURCES
-from gitops_ds.model import deployment
+from gitops_ds.model import deployment, record
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
@@ -348,6 +348,55 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         scene.client.faults = lambda _request: None
         await scene.settle()
         assert await scene.image() == "4"
+
+    play(script)
+
+
+def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = lambda r: failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
+        scene.client.cut_watches()
+        began = asyncio.get_running_loop().time()
+        unchanged: list[float] = []
+        while (now := asyncio.get_running_loop().time() - began) < 3600:
+            before = len(scene.told(deployment.Unchanged))
+            scene.loop.ask()
+            await asyncio.sleep(30)
+            if len(scene.told(deployment.Unchanged)) > before:
+                unchanged.append(now)
+        assert max(unchanged) < caches.OLDEST_PICTURE + 60
+        failed = [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)]
+        assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
+        scene.client.faults = lambda _request: None
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        broken = True
+
+        def faults(request: Request) -> errors.ClusterError | None:
+            if broken and request.resource == DAEMONSET and request.verb in ("list", "watch"):
+                raise RuntimeError("can't start new thread")
+            return None
+
+        scene.client.faults = faults
+        scene.client.cut_watches()
+        await asyncio.sleep(600)
+        restarts = [told for told in scene.heard if isinstance(told, record.TaskRestarted)]
+        assert {told.task for told in restarts} == {"watch daemonsets"}
+        assert 5 <= len(restarts) <= 20
+        broken = False
+        await asyncio.sleep(60)
+        await scene.client.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(30)
+        assert await scene.image() == "1"
 
     play(script)
 

@@ -18,6 +18,7 @@ _BAD = (
     record.ActionFailed,
     record.StatusFailed,
     record.WatchFailed,
+    record.TaskRestarted,
     record.JournalFailed,
 )
 _WARN = (deployment.NotApplied, record.Differed)
