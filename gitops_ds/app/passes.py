@@ -17,7 +17,7 @@ from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import make
+from gitops_ds.plan import make, tracking
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
 from gitops_ds.report import secrets
@@ -74,9 +74,10 @@ async def plan(repository: repositories.Named, snapshot: Snapshot, target: Targe
     live = inventory.read(target.inventory) if target.inventory is not None else inventory.simulated(target.simulate or 0)
     commit = snapshot.commit
     stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")
-    return make.plan(
-        found.bundle, live, Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved)
-    )
+    # A file holds no inventory: what carries our label stands for it.
+    ours = {key for key, body in live.objects.items() if tracking.labelled(body, stamp.owner)}
+    terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, inventory=ours)
+    return make.plan(found.bundle, live, terms)
 
 
 async def apply(

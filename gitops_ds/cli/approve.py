@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not re.fullmatch("[0-9a-f]{8,64}", value):
+    if not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
         raise click.BadParameter(f"{value!r} is no hash of a plan: `gitops-ds plan` and the log end in one")
     return value
 

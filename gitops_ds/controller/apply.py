@@ -179,7 +179,10 @@ async def _in_stages(
     """
     waits, tell = heard
     allowed = writer.terms.guards.lost.of(len(writer.live.nodes or ()))
-    ending = [key for key, body in sorted(writer.live.objects.items()) if key.is_daemonset and prune.is_ending(body)]
+    live = writer.live.objects
+    ending = [
+        key for key, body in sorted(live.items()) if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
+    ]
     left = list(changes)
     while left:
         if missing := await waits.ends(ending):
@@ -193,7 +196,7 @@ async def _in_stages(
             stage.append(left[len(stage)])
         left = left[len(stage) :]
         await _together(writer, stage, outcome, tell, visibly=bool(left))
-        ending = [change.key for change in stage]
+        ending = [change.key for change in stage if change.nodes.lost]
 
 
 def _kept(key: Key) -> Refusal:
@@ -292,7 +295,7 @@ async def _delete(writer: Writer, change: Change, *, visibly: bool) -> Written:
     if visibly and policy is prune.Policy.CASCADE:
         propagation = Propagation.FOREGROUND
     uid = str(live["metadata"].get("uid") or "")
-    cluster = writer.acting(key, prune.agent_of(live))
+    cluster = writer.acting(key, writer.terms.agents.get(key, ""))
     with contextlib.suppress(errors.NotFound):  # gone already
         await cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
     return Written(change, None)

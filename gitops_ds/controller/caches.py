@@ -82,7 +82,7 @@ class Caches:
         objects |= await live.single(self._cluster, missing)
         relevant = {key: body for key, body in objects.items() if key in wanted or live.label(body) == self._owner}
         known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
-        return await live.with_config_maps_in_use(self._cluster, live.assemble(relevant, known, nodes), wanted.keys())
+        return live.assemble(relevant, known, nodes)
 
     async def _listed(self, kind: Resource) -> None:
         try:

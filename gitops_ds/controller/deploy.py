@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
-from gitops_ds.controller import apply, live, state
+from gitops_ds.controller import apply, contents, live, state
 from gitops_ds.kinds import rollout_status
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, Drift, Operation, Plan, Refusal
@@ -22,7 +22,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import CommitInfo
-from gitops_ds.plan import drift, ignoring, make, suspension
+from gitops_ds.plan import drift, guarding, ignoring, leaving, make, suspension
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
 from gitops_ds.plan.identity import Impersonation
 from gitops_ds.plan.ignoring import Rule
@@ -61,7 +61,8 @@ class Asked:
 class Place:
     """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there.
 
-    `wrote` is told of each object that was written, with its version, and with "" for one that was deleted.
+    `wrote` is told of each object that was written, with its version, and with "" for one that was deleted. `contents` lists what
+    is in a Namespace that would be deleted.
     """
 
     cluster: Cluster
@@ -71,6 +72,7 @@ class Place:
     path: str = ""
     clock: Callable[[], float] = time.time
     wrote: Callable[[Key, str], None] = lambda _key, _version: None
+    contents: contents.Read = contents.read
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,14 @@ async def draft_with(
         impersonation=asked.impersonation,
         allowed=asked.allowed,
         neighbours=asked.neighbours,
+        inventory=known.inventory if known.last_attempted else None,
+        agents=known.agents,
     )
     served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
     served = ignoring.over(served, seen, asked.ignore)
+    gone, _ = leaving.of(served, seen, terms)
+    seen = await live.with_config_maps_in_use(place.cluster, seen, gone)
+    seen = await place.contents(place.cluster, seen, leaving.to_list(gone, seen, terms))
     writer = apply.Writer(place.cluster, resources, seen, terms)
     undecided = make.undecided(served, seen, terms)
     answers = await apply.ask(writer, undecided)
@@ -252,7 +259,8 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
         cluster=made.cluster,
         last_attempted=made.commit,
         last_good=made.commit if clean else old.last_good,
-        inventory=(old.inventory | settled.keys()) - gone,
+        inventory=(inventory := (old.inventory | settled.keys() | _found_again(ready)) - gone),
+        agents=_agents(old, settled.values(), inventory),
         digests=digests,
         revisions=_revisions(ready, gone),
         waiting=frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD),
@@ -261,11 +269,27 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
     )
 
 
+def _found_again(ready: Draft) -> frozenset[Key]:
+    """Objects of ours that a lost inventory held: they are in the new one, also those that a guard keeps."""
+    if ready.writer.terms.inventory is not None:
+        return frozenset()
+    return frozenset(leaving.of(ready.bundle, ready.writer.live, ready.writer.terms)[0])
+
+
+def _agents(old: State, settled: Iterable[Change], inventory: frozenset[Key]) -> Mapping[Key, str]:
+    found = {key: agent for key, agent in old.agents.items() if key in inventory}
+    for change in settled:
+        if change.manifest is not None:
+            found.pop(change.key, None)
+            found |= {change.key: change.manifest.agent} if change.manifest.agent and change.key in inventory else {}
+    return found
+
+
 # Refusals that leave a commit half applied; the others are guards that do what they are there for.
 _FAILURES = frozenset(
     (
         *("refused", "unknown-kind", "no-namespace", "conflict", "not-allowed", "quarantined", "named-in-git", "named-twice"),
-        *("impersonation", "cross-namespace"),
+        *("impersonation", "cross-namespace", guarding.NARROWS),
     )
 )
 
@@ -310,6 +334,7 @@ async def _save(place: Place, after: State) -> State:
             after = replace(
                 after,
                 inventory=after.inventory | theirs.inventory,
+                agents={**theirs.agents, **after.agents},
                 digests={**theirs.digests, **after.digests},
                 revisions={**theirs.revisions, **after.revisions},
                 version=theirs.version,
@@ -322,7 +347,7 @@ def may_pass(refusals: Sequence[Refusal]) -> bool:
 
     A namespace or a definition appears, a webhook answers again, somebody grants a right.
     """
-    return any(refusal.guard in ("refused", "conflict", "unknown-kind") for refusal in refusals)
+    return any(refusal.guard in ("refused", "conflict", "unknown-kind", "not-empty") for refusal in refusals)
 
 
 def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

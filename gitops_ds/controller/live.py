@@ -18,6 +18,7 @@ from gitops_ds.model.change import Refusal
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource, key_of
+from gitops_ds.plan import prune
 
 AT_ONCE = 16
 
@@ -90,15 +91,22 @@ def _in_version(resource: Resource, manifest: Manifest) -> Resource:
 
 
 def _defined(bundle: Bundle) -> dict[tuple[str, str], Resource]:
-    defined = {}
+    defined: dict[tuple[str, str], Resource] = {}
     for key, manifest in bundle.manifests.items():
         if key.kind == "CustomResourceDefinition":
-            spec = manifest.body.get("spec") or {}
-            said = spec.get("names") or {}
-            for version in spec.get("versions") or ():
-                names_and_scope = str(said.get("kind")), str(said.get("plural")), spec.get("scope") == "Namespaced"
-                resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
-                defined[resource.group, resource.kind] = resource
+            defined |= defined_by(manifest.body)
+    return defined
+
+
+def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
+    """The kind of a CustomResourceDefinition, in the last version that it names; nothing where it names none."""
+    spec = body.get("spec") or {}
+    said = spec.get("names") or {}
+    defined = {}
+    for version in spec.get("versions") or ():
+        names_and_scope = str(said.get("kind")), str(said.get("plural")), spec.get("scope") == "Namespaced"
+        resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
+        defined[resource.group, resource.kind] = resource
     return defined
 
 
@@ -116,8 +124,7 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
     missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
     objects |= await single(cluster, missing)
     relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
-    live = assemble(relevant, known.items, node_list.items)
-    return await with_config_maps_in_use(cluster, live, wanted.keys())
+    return assemble(relevant, known.items, node_list.items)
 
 
 async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
@@ -172,13 +179,9 @@ async def with_running(cluster: Cluster, live: Live, wanted: Iterable[tuple[Key,
     return replace(live, running=running)
 
 
-async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collection[Key]) -> Live:
-    """Adds the names of ConfigMaps that pods use; looks at pods only when a content-named ConfigMap could be collected."""
-    spaces = {
-        key.namespace
-        for key, body in live.objects.items()
-        if key.kind == "ConfigMap" and key not in wanted and names.CONTENT_NAMED in _marks(body)
-    }
+async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
+    """Adds the names of ConfigMaps that pods use; looks at pods only where a content-named ConfigMap is leaving."""
+    spaces = {key.namespace for key in prune.content_named(leaving, live)}
     if not spaces:
         return live
     lists = await asyncio.gather(*(cluster.list(POD, Selection(namespace=space)) for space in sorted(spaces)))
@@ -194,8 +197,3 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, wanted: Collecti
 def label(body: Body) -> str:
     """The value of our owner label, empty without one."""
     return str(((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
-
-
-def _marks(body: Body) -> set[str]:
-    metadata = body.get("metadata") or {}
-    return {*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})}

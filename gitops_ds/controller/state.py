@@ -115,6 +115,7 @@ def show(state: State) -> dict[str, Any]:
         "lastAttemptedCommit": state.last_attempted,
         "heldCommits": [{"commit": held.commit, "reason": held.reason, "at": held.at} for held in state.held],
         "inventory": [list(_words(key)) for key in sorted(state.inventory)],
+        "agents": [[*_words(key), agent] for key, agent in sorted(state.agents.items())],
         "digests": [[*_words(key), digest] for key, digest in sorted(state.digests.items())],
         "revisions": {
             f"{key.namespace}/{key.name}": {str(number): commit for number, commit in sorted(known.items())}
@@ -144,6 +145,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         last_attempted=told["lastAttemptedCommit"],
         held=tuple(HeldCommit(**held) for held in told["heldCommits"]),
         inventory=frozenset(Key(*words) for words in told["inventory"]),
+        agents={Key(*words): agent for *words, agent in told.get("agents", ())},
         digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
         revisions=revisions,
         drift={Key(*words): Left(Drift(choice), since, said) for *words, choice, since, said in told.get("drift", ())},

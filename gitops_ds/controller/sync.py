@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.controller import choosing, deploy, live, said, state
+from gitops_ds.controller import choosing, contents, deploy, live, said, state
 from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
@@ -29,6 +29,7 @@ from gitops_ds.model.deployment import GitTook, PassFailed, PassTook, State, Unc
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.steering import Handled, PassedOn, Steering
+from gitops_ds.plan import approval
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +62,8 @@ class Loop:
         self._supervisor = Supervisor(emit, timing.clock)
         self._said = Said(self._emit, timing.clock)
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance, self._supervisor)
-        self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote)
+        listed = contents.Memory(lambda: asyncio.get_running_loop().time())
+        self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._expected: tuple[CommitId, float] | None = None
         self._pushed: str | None = None
@@ -359,7 +361,8 @@ class Loop:
             return
         with spans.span("apply", plan=draft.plan.hash):
             ended, self._state = await deploy.carry_out(self._place, draft, asked, self._said.hear, self._timing.clock)
-        self._spent = asked.approved == steering.approved == draft.plan.hash and bool(ended.writes)
+        covered = approval.covers(steering.approved, draft.plan.hash)
+        self._spent = covered and asked.approved == steering.approved and bool(ended.writes)
         self._outcome = said.outcome(tip, ended)
         self._compared = self._timing.clock()
         self._due = deploy.due(self._state, asked, self._compared)

@@ -73,11 +73,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that the apply will not do, by which guard, and what to do about it. `key` is None for the plan as a whole."""
+    """Something that the apply will not do, by which guard, and what to do about it. `key` is None for the plan as a whole.
+
+    `held` are the objects that a refusal of the plan as a whole holds back.
+    """
 
     guard: str
     message: str
     key: Key | None = None
+    held: tuple[Key, ...] = ()
 
 
 class Drift(StrEnum):
@@ -119,8 +123,9 @@ class Drifted:
 class Plan:
     """Everything an apply of one commit to one cluster would do, in the order it would be done.
 
-    `hash` names what comes of it: the objects as Git wants them and those that are deleted. `drifted` are the objects that somebody
-    changed in the cluster, whatever is done about it; `approved` those whose end a person has agreed to.
+    `hash` names what comes of it: the objects as Git wants them, those that are deleted and how, and after a dash the most nodes
+    that may lose an agent. `drifted` are the objects that somebody changed in the cluster, whatever is done about it; `approved`
+    those whose end a person has agreed to; `held` the changes that a guard holds back until the hash is approved.
     """
 
     commit: CommitId | None
@@ -130,6 +135,7 @@ class Plan:
     hash: str
     drifted: Mapping[Key, Drifted] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
+    held: tuple[Change, ...] = ()
 
     @property
     def writes(self) -> tuple[Change, ...]:

@@ -33,10 +33,11 @@ class Left:
 class State:
     """All that must survive a restart and is not in Git or on the objects themselves.
 
-    `inventory` names what was applied and not yet deleted; `digests` the manifest of each as it was last applied; `revisions`, for
-    each DaemonSet, the commit behind every revision number; `drift` is what somebody changed and is left so; `approved` are the
-    objects whose deletion a person agreed to, until they are gone; `waiting` those that are left as they are because they, or the
-    whole repository, are suspended. `version` is the resourceVersion that this was read at, empty for new.
+    `inventory` names what was applied and not yet deleted, `agents` the agent of the repository that an object of it came from;
+    `digests` the manifest of each as it was last applied; `revisions`, for each DaemonSet, the commit behind every revision number;
+    `drift` is what somebody changed and is left so; `approved` are the objects whose deletion a person agreed to, until they are
+    gone; `waiting` those that are left as they are because they, or the whole repository, are suspended. `version` is the
+    resourceVersion that this was read at, empty for new.
     """
 
     repository: str = ""
@@ -45,6 +46,7 @@ class State:
     last_attempted: CommitId | None = None
     held: tuple[HeldCommit, ...] = ()
     inventory: frozenset[Key] = frozenset()
+    agents: Mapping[Key, str] = field(default_factory=dict)
     digests: Mapping[Key, Digest] = field(default_factory=dict)
     revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
     drift: Mapping[Key, Left] = field(default_factory=dict)

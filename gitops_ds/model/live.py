@@ -47,12 +47,23 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """The objects that the deletion of a Namespace or of a CustomResourceDefinition takes along, without those that another of them
+    owns. `unlisted` are the plural names of kinds that could not be listed.
+    """
+
+    objects: Mapping[Key, Body] = field(default_factory=dict)
+    unlisted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """What a plan is made against.
 
     `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked. `named_config_maps`
     are the ConfigMaps (namespace, name) that pods name. `running` holds, for a DaemonSet and a revision's hash, the nodes that run
     it already, where somebody looked. `allocatable` is what nodes have for pods, in thousandths of a resource's unit, where known.
+    `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
@@ -61,3 +72,4 @@ class Live:
     named_config_maps: frozenset[tuple[str, str]] = frozenset()
     running: Mapping[tuple[Key, str], frozenset[str]] = field(default_factory=dict)
     allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    contents: Mapping[Key, Contents] = field(default_factory=dict)

@@ -10,6 +10,7 @@ OWNER_LABEL = f"{DOMAIN}/owner"
 COMMIT = f"{DOMAIN}/commit"
 REPOSITORY = f"{DOMAIN}/repository"
 PATH = f"{DOMAIN}/path"
+TRACKING_ID = f"{DOMAIN}/tracking-id"  # OWNER:GROUP/KIND:NAMESPACE/NAME, which a copy of the object does not match
 PRUNE = f"{DOMAIN}/prune"
 DRIFT = f"{DOMAIN}/drift"
 PROBE = f"{DOMAIN}/probe"  # on the DaemonSet that shows whether another DaemonSet controller is at work

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import Body, Key
-from gitops_ds.plan import prune
+from gitops_ds.model.objects import Key
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -63,9 +62,9 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Refusal | None:
     return Refusal("cross-namespace", f"{told} (apply.allowCrossNamespace)", manifest.key)
 
 
-def why_not_deleted(key: Key, live: Body, who: Impersonation | None) -> Refusal | None:
-    """Why nobody may delete the object."""
-    found = who.of(key, prune.agent_of(live)) if who else None
+def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Refusal | None:
+    """Why nobody may delete the object; `agent` by the inventory, for annotations of live objects are anybody's."""
+    found = who.of(key, agent) if who else None
     return found if isinstance(found, Refusal) else None
 
 

@@ -10,12 +10,27 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gitops_ds.kinds import defaults, digests
-from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, Drift, Drifted, NodeImpact, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.plan import allowed, drift, fields, identity, order, ownership, predict, prune, rollouts, stamps
+from gitops_ds.plan import (
+    allowed,
+    approval,
+    drift,
+    fields,
+    guarding,
+    identity,
+    leaving,
+    order,
+    ownership,
+    predict,
+    prune,
+    rollouts,
+    stamps,
+)
+from gitops_ds.plan.guarding import Losses
+from gitops_ds.plan.leaving import Leaving
 from gitops_ds.plan.ownership import Hold
 from gitops_ds.plan.terms import Answer, FieldConflict, Terms
 
@@ -76,22 +91,65 @@ def plan(
     ]
     changes = [one.change for one in judged if one.change]
     refused = [one.refusal for one in judged if one.refusal]
-    leaving, kept_back = _leaving(bundle, live, terms)
-    refused += [*bundle.refusals, *kept_back]
-    collected = prune.collectable(leaving, live)
-    content_named = prune.content_named(leaving, live)
-    orphans = {key: nodes for key, nodes in leaving.items() if key not in content_named}
-    hash = _hash(bundle, terms, sorted([*orphans, *collected]))
-    guarded = prune.refusals(orphans, live, terms, (hash, not (bundle.manifests or bundle.kept)))
-    refused += guarded
-    spared = {refusal.key for refusal in guarded}
-    doomed = [] if None in spared else [key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])]
-    changes += [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key])) for key in doomed]
-    changes += [Change(Operation.DELETE, key, None) for key in collected]
-    in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
     drifted = {manifest: one.drifted for manifest, one in zip(bundle.manifests, judged, strict=True) if one.drifted}
-    agreed = frozenset(doomed) if terms.approved == hash else terms.condemned & orphans.keys()
-    return Plan(bundle.commit, bundle.cluster.name, in_order, tuple(refused), hash, drifted, agreed)
+    deletes = _deletes(bundle, live, terms, {change.key: change.nodes.lost for change in changes if _narrows(change, drifted)})
+    spared = {key for refusal in deletes.refusals for key in (refusal.key, *refusal.held)}
+    changes += deletes.changes
+    in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
+    return Plan(
+        bundle.commit,
+        bundle.cluster.name,
+        tuple(change for change in in_order if change.key not in spared),
+        (*refused, *bundle.refusals, *deletes.refusals),
+        deletes.hash,
+        drifted,
+        deletes.agreed,
+        tuple(change for change in in_order if change.key in spared & deletes.weighed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletes:
+    """The deletes of a plan as if there were no guards, and what the guards say of them and of updates that take agents away.
+
+    `agreed` may be deleted in later plans too; `weighed` is held back until the hash is approved.
+    """
+
+    changes: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    hash: str
+    agreed: frozenset[Key]
+    weighed: frozenset[Key]
+
+
+def _deletes(bundle: Bundle, live: Live, terms: Terms, narrowed: Mapping[Key, tuple[str, ...]]) -> _Deletes:
+    found, refused = leaving.of(bundle, live, terms)
+    collected = prune.collectable(found, live)
+    content_named = prune.content_named(found, live)
+    orphans = {key: one for key, one in found.items() if key not in content_named}
+    in_use = leaving.in_use(orphans, bundle, live, terms)
+    losses = guarding.Losses(orphans, narrowed, in_use, empty=not (bundle.manifests or bundle.kept))
+    hash = _hash(bundle, terms, {**orphans, **{key: found[key] for key in collected}}, losses)
+    guarded = guarding.refusals(losses, live, terms, hash)
+    spared = {key for refusal in guarded for key in (refusal.key, *refusal.held)}
+    doomed = [key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])]
+    changes = [Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key].lost)) for key in orphans]
+    changes = [change for change in changes if not prune.is_ending(live.objects[change.key])]
+    changes += [Change(Operation.DELETE, key, None) for key in collected]
+    agreed = terms.condemned & orphans.keys()
+    if approval.covers(terms.approved, hash):
+        agreed = frozenset(key for key in doomed if not guarding.is_for_one_approval(key, orphans[key], orphans))
+    held_back = frozenset(key for refusal in guarded if refusal.guard in _APPROVABLE for key in (refusal.key, *refusal.held) if key)
+    return _Deletes(tuple(changes), (*refused, *guarded), hash, agreed, held_back)
+
+
+# The guards that an approval passes: what they hold back is a part of the plan, so that it can be looked at before.
+_APPROVABLE = frozenset(("empty-render", "too-many-deletes", "share-of-nodes", "not-empty", guarding.NARROWS))
+
+
+def _narrows(change: Change, drifted: Mapping[Key, Drifted]) -> bool:
+    """Whether an update takes agents from nodes. One that corrects drift does what a commit did that was applied before."""
+    return change.operation is Operation.UPDATE and bool(change.nodes.lost) and change.key not in drifted
 
 
 def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer | None, *, plainly: bool) -> _Judged:
@@ -141,7 +199,11 @@ def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Term
         return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)
     if manifest.agent and manifest.agent in bundle.held:
         return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
-    if old is not None and manifest.holder and (refusal := _quarantined(key, old, bundle, by=_source(manifest.origin.base.file))):
+    if (
+        old is not None
+        and manifest.holder
+        and (refusal := leaving.quarantined(key, old, bundle, by=leaving.source_of(manifest.origin.base.file)))
+    ):
         return refusal
     if old is not None and prune.is_ending(old):
         return Refusal("waits", f"{key} is being deleted: it is made anew when it is gone", key)
@@ -210,40 +272,11 @@ def _unchanged(old: Body, answer: Body) -> bool:
     return not fields.compare(old, answer) and owners(old) == owners(answer)
 
 
-def _leaving(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, tuple[str, ...]], list[Refusal]]:
-    """Objects of ours that nobody here names any more, with the nodes that would lose an agent; and those that are out of reach."""
-    leaving, refused = {}, []
-    for key, body in sorted(live.objects.items()):
-        if key in bundle.manifests or key in terms.neighbours.heirs:
-            continue
-        if ownership.holder(body, terms.stamp.owner).hold is not Hold.OURS:
-            continue
-        if not terms.neighbours.complete:
-            refused.append(Refusal("waits", f"{key} is not deleted before everything that may name it was read", key))
-            continue
-        reach = allowed.why_not(key, terms.allowed) or identity.why_not_deleted(key, body, terms.impersonation)
-        if refusal := reach or _quarantined(key, body, bundle):
-            refused.append(refusal)
-            continue
-        old = body if key.kind == "DaemonSet" else None
-        leaving[key] = rollouts.impact(old, None, live.nodes or (), rolls=False).lost
-    return leaving, refused
-
-
-def _quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Refusal | None:
-    """Where the object was made by a source that is to be left as it is, unless that source itself names it still."""
-    source = _source(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
-    if source not in bundle.kept or source == by:
-        return None
-    return Refusal("quarantined", f"{key} stays as it is: something is wrong with {source}, where it comes from", key)
-
-
-def _source(file: str) -> str:
-    """The object of the cluster that holds a template, by the name of the file: `configmap/NAMESPACE/NAME/KEY`."""
-    return file.rpartition("/")[0]
-
-
-def _hash(bundle: Bundle, terms: Terms, leaving: list[Key]) -> str:
+def _hash(bundle: Bundle, terms: Terms, found: Mapping[Key, Leaving], losses: Losses) -> str:
     """Names what comes of the plan, so that it stays the same while the plan is carried out, and over commits elsewhere."""
     told = [[str(key), manifest.digest] for key, manifest in sorted(bundle.manifests.items())]
-    return digests.digest([bundle.cluster.name, terms.stamp.owner, told, [str(key) for key in leaving]])[:16]
+    gone = [
+        [str(key), one.policy.value, *(str(other) for other in one.takes if other not in found), *one.unlisted]
+        for key, one in sorted(found.items())
+    ]
+    return approval.hash_of(digests.digest([bundle.cluster.name, terms.stamp.owner, told, gone])[:16], len(losses.nodes))

@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.kinds import crowds
 from gitops_ds.model import names
 from gitops_ds.model.census import Census
-from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation, Plan, Rollout
+from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import redact
 
@@ -28,12 +28,21 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "cluster": plan.cluster,
         "hash": plan.hash,
         "changes": [change_json(change) for change in plan.changes],
-        "refusals": [
-            {"guard": refusal.guard, "message": refusal.message, **({"object": reference(refusal.key)} if refusal.key else {})}
-            for refusal in plan.refusals
-        ],
-        "nodes": {"gained": list(total.gained), "lost": list(total.lost), "restarted": list(total.restarted)},
+        "refusals": [_refusal_json(refusal) for refusal in plan.refusals],
+        "held": [{**change_json(change), "nodes": nodes_json(change.nodes)} for change in plan.held],
+        "nodes": nodes_json(total),
     }
+
+
+def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
+    """Nodes by what happens to their pods."""
+    return {"gained": list(nodes.gained), "lost": list(nodes.lost), "restarted": list(nodes.restarted)}
+
+
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    about: dict[str, Any] = {"object": reference(refusal.key)} if refusal.key else {}
+    held = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
+    return {"guard": refusal.guard, "message": refusal.message, **about, **held}
 
 
 def reference(key: Key) -> dict[str, str]:
@@ -93,6 +102,9 @@ def _text(plan: Plan) -> Iterator[str]:
     yield from change_lines(plan.writes)
     for refusal in plan.refusals:
         yield f"  ! {refusal.message}"
+    if plan.held:
+        yield "  ! held back until the hash is approved:"
+        yield from (f"  !{line}" for line in change_lines(plan.held))
     if plan.writes or plan.refusals:
         yield ""
     yield f"Plan: {_summary(plan)}."
@@ -179,6 +191,9 @@ def as_markdown(plan: Plan) -> str:
                 )
         lines += ["", "</details>"]
     lines += [f"- **refused**: {_code(refusal.message)}" for refusal in plan.refusals]
+    for change in plan.held:
+        told = f"- **held back** until the hash is approved: {change.operation.value} {_code(str(change.key))}"
+        lines.append(f"{told} {_counts(change.nodes)}".rstrip())
     return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`", ""])
 
 

@@ -13,12 +13,13 @@ from typing import Any
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.objects import Body
+from gitops_ds.plan import tracking
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What is known of the commit that is applied; `repository` is free of credentials, `owner` a label value, `uid` that
-    of the object that a manifest was taken from.
+    of the object that a manifest was taken from. `tracks`: the mark that is bound to the object is written.
     """
 
     owner: str
@@ -26,6 +27,7 @@ class Stamp:
     commit: str = ""
     subject: str = ""
     uid: str = ""
+    tracks: bool = True
 
 
 def of(manifest: Manifest, stamp: Stamp) -> Stamp:
@@ -35,7 +37,7 @@ def of(manifest: Manifest, stamp: Stamp) -> Stamp:
 
 
 def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
-    """The manifest's body with our label, and on a DaemonSet the annotations of the contract.
+    """The manifest's body with our label and our mark, and on a DaemonSet the annotations of the contract.
 
     What was taken from an object of the cluster has them on every kind: which object it was is known from there alone.
     """
@@ -43,6 +45,8 @@ def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
     metadata = dict(body.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: stamp.owner}
     annotations = dict(metadata.get("annotations") or {})
+    if stamp.tracks:
+        annotations[names.TRACKING_ID] = tracking.mark(stamp.owner, manifest.key)
     if manifest.key.kind == "DaemonSet" or manifest.holder is not None:
         annotations |= {
             names.PATH: manifest.origin.base.file,
@@ -57,7 +61,10 @@ def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
 
 
 def as_live(stamp: Stamp, live: Body) -> Stamp:
-    """The stamp with the commit and the subject that the live object carries."""
+    """The stamp with the commit and the subject that the live object carries.
+
+    An object without a mark, from before the mark was written, gets it with its next change and not on its own account.
+    """
     annotations: Mapping[str, str] = (live.get("metadata") or {}).get("annotations") or {}
     commit, subject, uid = (annotations.get(name, "") for name in (names.COMMIT, names.CHANGE_CAUSE, names.TEMPLATE_UID))
-    return Stamp(stamp.owner, stamp.repository, commit, subject, uid)
+    return Stamp(stamp.owner, stamp.repository, commit, subject, uid, tracks=names.TRACKING_ID in annotations)

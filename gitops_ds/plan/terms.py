@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from gitops_ds.model.change import Drift
@@ -38,7 +38,8 @@ class Terms:
     """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a plan that a person approved.
 
     `condemned` are the objects whose deletion was approved before, and `left` is the drift that stood then; `now` and `hold_for` in
-    seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent.
+    seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent. `inventory` holds what was
+    applied and not yet deleted, None where that was lost; `agents` which agent of the repository each of these came from.
     """
 
     stamp: Stamp
@@ -56,6 +57,8 @@ class Terms:
     impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
     neighbours: Neighbours = ALONE
+    inventory: Set[Key] | None = None
+    agents: Mapping[Key, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

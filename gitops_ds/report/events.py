@@ -186,8 +186,9 @@ _LEFT_UNDONE = {
     "named-twice": "NamedTwice",
     "not-allowed": "NotAllowed",
     "owned-by-other": "OwnedByOther",
+    "loses-nodes": "NotApplied",
 }
-PRUNE_GUARDS = frozenset(("empty-render", "share-of-nodes", "too-many-deletes"))
+PRUNE_GUARDS = frozenset(("empty-render", "share-of-nodes", "too-many-deletes", "in-use", "not-empty"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
     }
     bundle = prepare.prepare(world.snapshot(files, subject)).bundle
     stamp = Stamp("test", "https://git.example.com/fleet.git", str(bundle.commit), subject)
-    return make.plan(bundle, live, Terms(stamp, Guards(prune=True)))
+    return make.plan(bundle, live, Terms(stamp, Guards(prune=True), inventory=live.objects.keys()))
 
 
 def test_a_plan_as_text() -> None:

@@ -1,0 +1,202 @@
+"""A Namespace or a CustomResourceDefinition that left Git: everything inside counts, whoever owns it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated.requests import Request, failure
+from gitops_ds.controller import contents, deploy
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
+from gitops_ds.plan.prune import Guards, Limit
+from tests.plan.world import World, config_map, daemonset, play
+
+SPACE = Key("", "Namespace", "", "tools")
+KEPT = {"kept.yaml": config_map("kept")}
+PROBE_KIND = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
+PROBE = {
+    "apiVersion": "example.com/v1",
+    "kind": "Probe",
+    "metadata": {"name": "one-probe", "namespace": "default"},
+    "spec": {"path": "/"},
+}
+_SCHEMA = {
+    "openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"path": {"type": "string"}}}}}
+}
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "probes.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Probe", "listKind": "ProbeList", "plural": "probes", "singular": "probe"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": _SCHEMA}],
+    },
+}
+
+
+def namespace(name: str = "tools") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def asked(approved: str = "", **guards: Any) -> deploy.Asked:
+    return deploy.Asked(Guards(prune=True, **guards), approved=approved, patience=0)
+
+
+WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
+
+
+async def spaces(cluster: simulated.Cluster) -> set[str]:
+    found = (await cluster.list(NAMESPACE)).items
+    return {body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]} & {"tools"}
+
+
+def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_plan_is_approved() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        agent = {"agent.yaml": daemonset("inside", namespace="tools")}
+        await deployer.apply({**WITH_SPACE, **agent})
+        kept = await deployer.apply({**KEPT, **agent}, "second", asked(share=1.0))
+        assert (kept.guards, kept.writes) == (["in-use"], 0)
+        assert "DaemonSet tools/inside" in kept.refusals[0].message
+        again = await deployer.apply({**KEPT, **agent}, "second", asked(kept.plan.hash, share=1.0))
+        assert (again.guards, await spaces(cluster)) == (["in-use"], {"tools"})
+
+    play(scene)
+
+
+def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_goes_last() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        agent = {"agent.yaml": daemonset("inside", namespace="tools"), "words.yaml": config_map("words", "tools")}
+        await deployer.apply({**WITH_SPACE, **agent})
+        refused = await deployer.apply(KEPT, "second", asked())
+        assert (refused.guards, refused.writes) == (["share-of-nodes"], 0)
+        assert {str(change.key) for change in refused.plan.held} == {
+            "Namespace tools",
+            "DaemonSet tools/inside",
+            "ConfigMap tools/words",
+        }
+        done = await deployer.apply(KEPT, "second", asked(refused.plan.hash))
+        assert done.written[-1] == "delete Namespace tools"
+        assert await spaces(cluster) == set()
+
+    play(scene)
+
+
+def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_counted() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(WITH_SPACE)
+        people = cluster.client("people")
+        await people.create(DAEMONSET, daemonset("theirs", namespace="tools"))
+        await people.create(CONFIG_MAP, config_map("notes", "tools"))
+        kept = await deployer.apply(KEPT, "second", asked())
+        assert (kept.guards, kept.writes) == (["not-empty"], 0)
+        assert "DaemonSet tools/theirs" in kept.refusals[0].message
+        assert "ConfigMap tools/notes" in kept.refusals[0].message
+        [held] = kept.plan.held
+        assert held.nodes.lost == ("node-0", "node-1", "node-2")
+        await people.create(CONFIG_MAP, config_map("more", "tools"))
+        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).guards == ["not-empty"], "more than was approved"
+        approved = (await deployer.draft(KEPT, "second", asked())).plan.hash
+        assert (await deployer.apply(KEPT, "second", asked(approved))).written == ("delete Namespace tools",)
+
+    play(scene)
+
+
+def test_an_agent_that_is_kept_keeps_its_namespace() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        agent = daemonset("inside", namespace="tools")
+        agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "disabled"}
+        await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
+        kept = await deployer.apply(KEPT, "second", asked(share=1.0))
+        assert sorted(kept.guards) == ["not-empty", "prune-disabled"]
+        assert await spaces(cluster) == {"tools"}
+
+    play(scene)
+
+
+def test_orphaned_pods_count_when_their_namespace_goes_too() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        agent = daemonset("inside", namespace="tools")
+        agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "orphan"}
+        await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
+        assert (await deployer.apply(KEPT, "second", asked())).guards == ["share-of-nodes"]
+
+    play(scene)
+
+
+def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_approved() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(WITH_SPACE)
+        client: Any = deployer.cluster
+
+        def blind(request: Request) -> errors.ClusterError | None:
+            secrets = request.resource is not None and request.resource.plural == "secrets"
+            return failure(403) if request.verb == "list" and secrets else None
+
+        client.faults = blind
+        kept = await deployer.apply(KEPT, "second", asked())
+        assert kept.guards == ["not-empty"]
+        assert "secrets" in kept.refusals[0].message
+        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).written == ("delete Namespace tools",)
+
+    play(scene)
+
+
+def test_objects_inside_count_as_deletes() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        inside = {f"{n}.yaml": config_map(f"words-{n}", "tools") for n in range(3)}
+        await deployer.apply({**WITH_SPACE, **inside})
+        refused = await deployer.apply({**KEPT, **inside, "namespace.yaml": ""}, "second", asked(deletes=Limit(number=3)))
+        assert refused.guards == ["in-use"]
+        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=3)))).guards == ["too-many-deletes"]
+        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=4)))).writes == 4
+
+    play(scene)
+
+
+@pytest.mark.parametrize("still_in_git", [True, False])
+def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_or_of_others(still_in_git: bool) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply({**KEPT, "definition.yaml": DEFINITION})
+        ours = {"probe.yaml": PROBE} if still_in_git else {}
+        if still_in_git:
+            await deployer.apply({**KEPT, "definition.yaml": DEFINITION, **ours})
+        else:
+            kinds = await cluster.resources(anew=True)
+            kind = next(one for (_, name), one in kinds.items() if name == PROBE["kind"])
+            await cluster.client("people").create(kind, PROBE)
+        kept = await deployer.apply({**KEPT, **ours}, "third", asked())
+        assert kept.guards == ["in-use" if still_in_git else "not-empty"]
+        assert "one-probe" in kept.refusals[0].message
+        if not still_in_git:
+            assert (await deployer.apply(KEPT, "third", asked(kept.plan.hash))).writes == 1
+
+    play(scene)
+
+
+def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_once_a_minute() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(WITH_SPACE)
+        await cluster.client("people").create(CONFIG_MAP, config_map("notes", "tools"))
+        client: Any = deployer.cluster
+        now = [0.0]
+        memory = contents.Memory(lambda: now[0])
+        seen = (await deployer.draft(KEPT, "second", asked())).writer.live
+        counts = []
+        for moment in (0.0, 30.0, 61.0):
+            now[0] = moment
+            client.count.reset()
+            found = await memory.read(client, seen, [SPACE])
+            assert [str(key) for key in found.contents[SPACE].objects] == ["ConfigMap tools/notes"]
+            counts.append(client.count.of("list"))
+        assert counts[0] == counts[2] > 10
+        assert counts[1] == 0
+        client.count.reset()
+        await memory.read(client, seen, [])
+        assert client.count.total == 0
+
+    play(scene)

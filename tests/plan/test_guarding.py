@@ -1,0 +1,152 @@
+"""Guards weigh updates as they weigh deletions, name what they hold back, and an approval is worth what was looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.cluster import simulated
+from gitops_ds.controller import deploy
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.live import Taint
+from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.plan import approval, show
+from gitops_ds.plan.prune import Guards
+from tests.plan.test_prune_scenes import pod_of
+from tests.plan.world import World, config_map, daemonset, play
+
+KEPT = {"kept.yaml": config_map("kept")}
+FILES = {**KEPT, "agent.yaml": daemonset("agent")}
+AFFINITY = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]}
+
+
+def asked(approved: str = "", **guards: Any) -> deploy.Asked:
+    return deploy.Asked(Guards(**guards), approved=approved, patience=0)
+
+
+NARROWER = [
+    {"nodeSelector": {"disktype": "ssd"}},
+    {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AFFINITY]}}}},
+]
+
+
+@pytest.mark.parametrize("spec", NARROWER)
+def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
+        refused = await deployer.apply(files, "second")
+        assert (refused.guards, refused.written) == (["loses-nodes"], ("update ConfigMap default/kept",))
+        assert "DaemonSet default/agent" in refused.refusals[0].message
+        assert refused.plan.hash in refused.refusals[0].message
+        assert refused.state.last_good != refused.plan.commit, "the commit is not applied as a whole"
+        assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
+        done = await deployer.apply(files, "second", asked(refused.plan.hash))
+        assert done.written == ("update DaemonSet default/agent",)
+        assert done.state.last_good == done.plan.commit
+
+    play(scene)
+
+
+def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        taint = simulated.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
+        cluster.add_nodes([taint])
+        await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
+        refused = await deployer.apply(FILES, "second", asked(share=0.0))
+        assert refused.guards == ["loses-nodes"]
+        assert "tainted" in refused.refusals[0].message
+        assert (await deployer.apply(FILES, "second", asked(share=0.25))).guards == []
+
+    play(scene)
+
+
+def test_deletions_and_updates_are_weighed_together() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
+        both = {**KEPT, "a.yaml": daemonset("a", nodeSelector=on[0]), "b.yaml": daemonset("b", nodeSelector=on[1])}
+        await deployer.apply(both)
+        rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
+        refused = await deployer.apply(rest, "second", asked(prune=True, nodes=1))
+        assert sorted(refused.guards) == ["loses-nodes", "share-of-nodes"]
+        assert "2 of 3 nodes" in refused.refusals[-1].message
+        assert (await deployer.apply(rest, "second", asked(prune=True, nodes=2))).guards == []
+
+    play(scene)
+
+
+def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        narrow = {"agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})}
+        await deployer.apply(narrow)
+        patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
+        await cluster.client("kubectl-edit").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        assert (await deployer.apply(narrow)).written == ("update DaemonSet default/agent",)
+
+    play(scene)
+
+
+def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        body = daemonset("agent")
+        await deployer.apply({**KEPT, "agent.yaml": body})
+        hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
+        assert hash.endswith("-3")
+        patch = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
+        await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
+        patch = {"metadata": {"annotations": {names.PRUNE: None}}}
+        await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        cluster.add_nodes([simulated.NodeSpec("node-9")])
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
+        hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
+        cluster.remove_node("node-9")
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).written == ("delete DaemonSet default/agent",)
+
+    play(scene)
+
+
+def test_the_number_of_an_approval_is_a_ceiling() -> None:
+    assert approval.covers("abc-3", "abc-3")
+    assert approval.covers("abc-3", "abc-2")
+    assert approval.covers("abc-3", "abc")
+    assert not approval.covers("abc-3", "abc-4")
+    assert not approval.covers("abc", "abc-1")
+    assert not approval.covers("abd-3", "abc-3")
+    assert not approval.covers("", approval.hash_of("abc", 0))
+    assert not approval.covers("abc-" + "9" * 5000, "abc-1")
+
+
+def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        plan = (await deployer.draft(KEPT, "second", asked(prune=True))).plan
+        text, told = show.as_text(plan), show.as_json(plan)
+        assert "!  - delete DaemonSet default/agent" in text
+        assert "!      loses 3 nodes: node-0, node-1, node-2" in text
+        [refusal] = told["refusals"]
+        assert [one["name"] for one in refusal["objects"]] == ["agent"]
+        assert "DaemonSet default/agent" in refusal["message"]
+        [held] = told["held"]
+        assert (held["operation"], held["nodes"]["lost"]) == ("delete", ["node-0", "node-1", "node-2"])
+        assert "DaemonSet default/agent" in show.as_markdown(plan)
+
+    play(scene)
+
+
+def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        orphan = daemonset("orphan")
+        orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
+        await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
+        for name in ("agent", "orphan"):
+            await pod_of(cluster, name)
+        first = await deployer.apply(FILES, "second", asked(prune=True, nodes=0))
+        assert (first.guards, first.written) == ([], ("delete DaemonSet default/orphan",))
+        draft = await deployer.draft(KEPT, "third", asked(prune=True, nodes=0))
+        second = await deployer.apply(KEPT, "third", asked(draft.plan.hash, prune=True, nodes=0))
+        assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
+
+    play(scene)

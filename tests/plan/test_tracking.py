@@ -1,0 +1,152 @@
+"""Deleted is what the inventory holds and no other object's mark: a copied label never deletes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.controller import deploy, state
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
+from gitops_ds.plan import tracking
+from gitops_ds.plan.identity import Impersonation
+from gitops_ds.plan.prune import Guards
+from tests.plan.world import PRUNING, World, config_map, daemonset, play
+
+FILES = {"a.yaml": config_map("settings", a="1"), "b.yaml": config_map("words", b="1")}
+
+
+def copied(body: Body, name: str, *, annotations: bool) -> dict[str, Any]:
+    """As `kubectl get -o yaml | sed | kubectl apply`, or a controller that copies labels alone."""
+    metadata = {"name": name, "namespace": "default", "labels": dict(body["metadata"]["labels"])}
+    if annotations:
+        metadata["annotations"] = dict(body["metadata"].get("annotations") or {})
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": copy.deepcopy(body["data"])}
+
+
+async def names_of(cluster: simulated.Cluster) -> set[str]:
+    return {
+        body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP)).items if body["metadata"]["namespace"] == "default"
+    }
+
+
+@pytest.mark.parametrize("annotations", [True, False])
+@pytest.mark.parametrize("content_named", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: bool, lost: bool) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        original = config_map("settings", a="1")
+        if content_named:
+            original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
+        await deployer.apply({"a.yaml": original, "b.yaml": FILES["b.yaml"]})
+        there = await cluster.get(CONFIG_MAP, "default", "settings")
+        await cluster.client("replicator").create(CONFIG_MAP, copied(there, "copy", annotations=annotations))
+        if lost:
+            await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        for subject in ("second", "third"):
+            done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, subject, PRUNING)
+            assert done.refusals == ()
+        assert await names_of(cluster) == {"words", "copy"}, "the original is deleted, the copy stays"
+
+    play(scene)
+
+
+def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        people = cluster.client("tenant")
+        await people.create(CONFIG_MAP, config_map("victim"))
+        labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
+        marks = {names.TRACKING_ID: tracking.mark(deployer.owner, Key("", "ConfigMap", "default", "victim"))}
+        patch = {"metadata": {"labels": labels, "annotations": marks}}
+        await people.patch(CONFIG_MAP, "default", "victim", patch, type=PatchType.MERGE)
+        assert (await deployer.apply(FILES, "second", PRUNING)).refusals == ()
+        assert "victim" in await names_of(cluster)
+
+    play(scene)
+
+
+def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await before_marks(cluster, deployer)
+        assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, "an upgrade writes nothing"
+        gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
+        assert gone.written == ("delete ConfigMap default/settings",)
+        changed = await deployer.apply({"b.yaml": config_map("words", b="2")}, "fourth", PRUNING)
+        assert changed.writes == 1
+        marked = await cluster.get(CONFIG_MAP, "default", "words")
+        key = Key("", "ConfigMap", "default", "words")
+        assert marked["metadata"]["annotations"][names.TRACKING_ID] == tracking.mark("test", key)
+
+    play(scene)
+
+
+async def before_marks(cluster: simulated.Cluster, deployer: World) -> None:
+    """Applied by the version before: with our label and field manager, in the inventory, without a mark."""
+    for body in FILES.values():
+        labelled = {**body, "metadata": {**body["metadata"], "labels": {names.OWNER_LABEL: deployer.owner}}}
+        await cluster.apply(CONFIG_MAP, labelled, manager=names.FIELD_MANAGER)
+    draft = await deployer.draft(FILES)
+    await deployer.carry_out(draft)
+
+
+def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await before_marks(cluster, deployer)
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
+        assert (kept.writes, kept.guards) == (0, ["not-in-inventory"])
+        assert "ConfigMap default/settings" in kept.refusals[0].message
+
+    play(scene)
+
+
+def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
+        done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
+        assert done.written == ("delete ConfigMap default/settings",)
+
+    play(scene)
+
+
+def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another_stays() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        words = await cluster.get(CONFIG_MAP, "default", "words")
+        await cluster.delete(CONFIG_MAP, "default", "settings")
+        await cluster.client("people").create(CONFIG_MAP, copied(words, "settings", annotations=True))
+        assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)).writes == 0
+        assert "settings" in await names_of(cluster)
+
+    play(scene)
+
+
+def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
+        asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+        agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
+        await deployer.apply({**FILES, **agents}, asked=asked)
+        patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}
+        await cluster.client("people").patch(DAEMONSET, "default", "plain", patch, type=PatchType.MERGE)
+        client: Any = deployer.cluster
+        seen: list[str] = []
+
+        def note(request: Any) -> errors.ClusterError | None:
+            if request.verb == "delete":
+                seen.append(request.user)
+            return None
+
+        client.faults = note
+        await deployer.apply(FILES, "second", asked)
+        assert seen == ["system:serviceaccount:default:deployer"]
+
+    play(scene)
