@@ -12,6 +12,7 @@
     │   ├── RevisionUnknown        no such branch, tag or commit
     │   ├── SourceUntrusted        retry: nothing that may be read is signed by whom we trust
     │   ├── SourceTooLarge         over a cap of size or number
+    │   │   └── CommitTooHeavy     retry: a commit whose preparation does not end within the limits; another may come
     │   ├── HistoryRewound         the branch went backwards; needs consent
     │   ├── PushRejected           retry: someone pushed first
     │   └── ExpansionFailed        kustomize or helm
@@ -99,6 +100,12 @@ class SourceUntrusted(SourceError):
 
 class SourceTooLarge(SourceError):
     """A cap of size, time or number of files was passed."""
+
+
+class CommitTooHeavy(SourceTooLarge):
+    """A commit does not come to its end within the limits of time and memory; the next one may."""
+
+    retryable = True
 
 
 class HistoryRewound(SourceError):

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def _loop(cluster: simulated.Cluster, repository: Repository, heard: list[Record
         return repository.tip(revision.Branch("main"))
 
     place = Place(cluster.client(), "gitops-ds", state.identity("node-agents", "", "", CLUSTER), repository.address.display)
-    source = choosing.Source(tip, snapshot, repository.movement, lambda found: prepare.prepare(found, cluster=CLUSTER))
+    source = choosing.Source(tip, snapshot, repository.movement, choosing.at_once(partial(prepare.prepare, cluster=CLUSTER)))
     timing = sync.Timing(5.0, cluster.server.now, random.Random(2).random)
     return sync.Loop(source, place, Asked(patience=0.0), heard.append, timing)
 

@@ -11,25 +11,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gitops_ds import errors
-from gitops_ds.app import credentials, parts, repositories, scheduling
+from gitops_ds.app import credentials, parts, preparing, repositories, scheduling
+from gitops_ds.app.prepare_worker import Job
 from gitops_ds.controller import choosing, events, requests, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import NewCommit, PassFailed
-from gitops_ds.model.known import Known
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.steering import PassedOn, Push
 from gitops_ds.model.trust import Mode, Unverified, Verified
-from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.report.events import About
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
-from gitops_ds.source import address, revision
+from gitops_ds.source import address, memory, revision
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.repository import Repository
 from gitops_ds.validate import check
@@ -49,6 +48,7 @@ class Around:
     at_desk: bool
     owners: dict[str, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
+    preparing: preparing.Preparing = field(default_factory=lambda: preparing.Preparing(memory.here()))
 
 
 class Following(parts.Deployer):
@@ -157,7 +157,7 @@ class Following(parts.Deployer):
             lambda: repository.tip(self._wanted),
             partial(self._snapshot, repository),
             repository.movement,
-            self._prepared,
+            partial(self._prepared, repository),
             partial(self._verify, repository),
         )
         async with events.beside(around.cluster, about, self._hear) as emit:
@@ -167,7 +167,9 @@ class Following(parts.Deployer):
             yield loop
 
     async def _snapshot(self, repository: Repository, commit: CommitId) -> Snapshot:
-        return await repositories.snapshot_of(repository, commit, self._settings.path)
+        """What Git says of the commit, which is fetched by then; its files are read by the process that prepares it."""
+        await repository.fetch(commit)
+        return Snapshot(await repository.info(commit), {})
 
     async def _verify(self, repository: Repository, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
         """Whether the tip may be read. The keys are read each time, so that one that is added counts at once."""
@@ -191,19 +193,41 @@ class Following(parts.Deployer):
             return newest
         raise errors.SourceUntrusted(f"{self._where.display}: {found.message}")
 
-    def _prepared(self, found: Snapshot) -> Prepared:
+    async def _prepared(self, repository: Repository, found: Snapshot) -> Prepared:
         """Most of a commit is what it was before: what nothing was said about then is not judged again."""
-        known = replace(found, known=Known(clean=self._clean))
-        prepared = prepare.prepare(known, cluster=self._around.service.cluster.name, advice=False)
-        self._clean = {check.circumstances(prepared.bundle): prepared.clean}
+        assert found.commit is not None
+        prepared = await self._around.preparing.prepared(self._job(repository, found.commit.id))
+        if prepared.deployable:
+            self._clean = {check.circumstances(prepared.bundle): prepared.clean}
         return prepared
+
+    def _job(self, repository: Repository, commit: CommitId) -> Job:
+        return Job(
+            where=repository.address,
+            cache=repositories.cache_directory(),
+            limits=limits_of(self._settings),
+            allowed=repository.allowed,
+            commit=commit,
+            path=self._settings.path,
+            cluster=self._around.service.cluster.name,
+            clean=self._clean,
+        )
+
+    async def _named(self, repository: Repository) -> Prepared:
+        """The newest commit that may be read, as far as it tells the owner's id."""
+        commit = await self._trusted(repository)
+        await repository.fetch(commit)
+        found = await self._around.preparing.prepared(replace(self._job(repository, commit), identity_only=True))
+        if ended := next((finding for finding in found.findings if finding.rule == preparing.RULE), None):
+            raise errors.CommitTooHeavy(f"{self._where.display}: {ended.message}")
+        return found
 
     async def _first_look(self, repository: Repository) -> Prepared | None:
         """The owner's id needs the repository's own name, so this comes before the loop; None when asked to stop meanwhile."""
         said, alone = "", len(self._around.service.repositories) == 1
         while not self._stopping.is_set():
             try:
-                return self._prepared(await self._snapshot(repository, await self._trusted(repository)))
+                return await self._named(repository)
             except errors.GitopsError as error:
                 if alone and not error.retryable:
                     raise
@@ -223,6 +247,7 @@ def limits_of(settings: RepositorySettings) -> Limits:
         bytes=settings.limits.get("bytes", DEFAULT.bytes),
         files=settings.limits.get("files", DEFAULT.files),
         file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
+        snapshot_bytes=settings.limits.get("bytes"),
     )
 
 

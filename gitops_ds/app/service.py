@@ -135,12 +135,14 @@ def _followings(
     if not service.repositories and service.templates is None:
         return
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone has no use for.
-    from gitops_ds.app import following, templating
+    from gitops_ds.app import following, preparing, templating
     from gitops_ds.controller.claims import Claims, Rank
+    from gitops_ds.source import memory
 
     cluster, free = reached
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
-    around = following.Around(service, cluster, free, told(None), at_desk, claims=claims)
+    shared = preparing.Preparing(memory.here(), len(service.repositories))
+    around = following.Around(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
     if service.templates is not None:
         part = templating.Templating(service, service.templates, cluster, claims, told(None))
         around.owners[part.owner] = "templates in the cluster"

@@ -23,6 +23,15 @@ async def unasked(tip: CommitId, since: CommitId | None) -> None:
     """For a source whose signatures nobody asked for."""
 
 
+def at_once(prepare: Callable[[Snapshot], Prepared]) -> Callable[[Snapshot], Awaitable[Prepared]]:
+    """For a source whose commits are known to be small: they are prepared here and now."""
+
+    async def prepared(snapshot: Snapshot) -> Prepared:
+        return prepare(snapshot)
+
+    return prepared
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
@@ -34,7 +43,7 @@ class Source:
     tip: Callable[[], Awaitable[CommitId]]
     snapshot: Callable[[CommitId], Awaitable[Snapshot]]
     movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
-    prepare: Callable[[Snapshot], Prepared]
+    prepare: Callable[[Snapshot], Awaitable[Prepared]]
     verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
 
 
@@ -75,7 +84,7 @@ class Choosing:
         snapshot = await self._source.snapshot(tip)
         movement = await self._movement(known.last_attempted, tip)
         _check_allowed(tip, movement, known)
-        prepared = self._source.prepare(snapshot)
+        prepared = await self._source.prepare(snapshot)
         self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
             return Choice(tip, prepared, snapshot)
@@ -85,7 +94,7 @@ class Choosing:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
         good = await self._source.snapshot(known.last_good)
-        prepared = self._source.prepare(good)
+        prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 
     async def _trusts(self, tip: CommitId, known: State) -> bool:

@@ -88,7 +88,7 @@ class Templates:
         """There is no way but forward: an object that was put back is a new version."""
         return Movement.FORWARD
 
-    def prepare(self, snapshot: Snapshot) -> Prepared:
+    async def prepare(self, snapshot: Snapshot) -> Prepared:
         """What all objects say together; those with a mistake are left out, and told once."""
         known = self._rendered
         eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))

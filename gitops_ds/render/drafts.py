@@ -14,6 +14,7 @@ import orjson
 from gitops_ds.kinds import digests, documents
 from gitops_ds.kinds.documents import Document
 from gitops_ds.kinds.origins import KUSTOMIZATION
+from gitops_ds.model import progress
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
 from gitops_ds.model.finding import Finding, Place, refusal
@@ -64,6 +65,7 @@ def read(file: str, data: bytes, known: Known = NOTHING) -> Objects:
 
 @lru_cache(2048)  # the commits of a repository have most of their files in common
 def _read(file: str, data: bytes) -> Objects:
+    progress.at(file)
     parsed = documents.read(file, data)
     drafts: list[Draft] = []
     odd: list[Document] = []

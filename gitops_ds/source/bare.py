@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -40,8 +41,11 @@ class Output:
 class Bare:
     """A bare repository in the cache directory that we made ourselves; only this user can read it."""
 
-    def __init__(self, address: Address, cache: Path, limits: Limits) -> None:
-        """Knows nobody yet: `authorize` comes before the first `talk`."""
+    def __init__(self, address: Address, cache: Path, limits: Limits, *, existing: bool = False) -> None:
+        """Knows nobody yet: `authorize` comes before the first `talk`.
+
+        `existing`: another process made it and may be writing to it; it is only read, and nothing is left behind by a kill.
+        """
         self.address, self.limits = address, limits
         self._credentials: Credentials | None = None
         self._secrets: tuple[str, ...] = ()
@@ -53,21 +57,26 @@ class Bare:
             # git runs elsewhere: a path of ours must mean the same there.
             cache = cache.resolve()
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._private = Private(cache)
+            self._private = None if existing else Private(cache)
         except OSError as error:
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         try:
             self.path = cache / f"{address.slug}.git"
             self._local = hardening.local(self.path)
-            self._repo = self._open()
+            self._repo = self._open(existing=existing)
         except OSError as error:
-            self._private.remove()
+            self._forget()
             raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
         except errors.GitopsError:
-            self._private.remove()
+            self._forget()
             raise
 
-    def _open(self) -> hardening.Repo:
+    def _forget(self) -> None:
+        """Takes the credentials off the disk."""
+        if self._private is not None:
+            self._private.remove()
+
+    def _open(self, *, existing: bool) -> hardening.Repo:
         if not self.path.exists():
             self.path.mkdir(mode=0o700)
         if self.path.stat().st_uid != os.geteuid():
@@ -77,7 +86,8 @@ class Bare:
         maker.update_environment(**self._local)
         try:
             # Harmless on one that is there; mends one whose making was cut off.
-            maker.init(bare=True, quiet=True, template="")
+            if not existing:
+                maker.init(bare=True, quiet=True, template="")
             repo = hardening.Repo(self.path, expand_vars=False)
         except git.GitCommandNotFound:
             raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
@@ -91,6 +101,7 @@ class Bare:
         """Comes to the server as these from now on; what was on the disk for others goes away. Raises UsageError."""
         if credentials == self._credentials:
             return
+        assert self._private is not None, "who only reads has nobody to talk to"
         for old in self._private.path.iterdir():
             shutil.rmtree(old)
         # A directory of its own, so that a half-written one is never used.
@@ -120,6 +131,28 @@ class Bare:
     ) -> Output:
         """As `run`, with more in the environment: an index file, an author, keys."""
         return self._run(words, environment, doing, input=input, accepted=(0, 1) if may_fail else (0,))
+
+    @contextlib.contextmanager
+    def stream(self, *words: str, input: bytes) -> Iterator[IO[bytes]]:
+        """What a command writes, as it comes: never all of it at once. The time limit ends what is still read then.
+
+        Raises the SourceError that says why it failed.
+        """
+        with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment():
+            stream.write(input)
+            stream.seek(0)
+            process = self._begun(["git", *words], stream, apart=False)
+            ended = threading.Timer(self.limits.seconds, process.kill)
+            ended.start()
+            try:
+                assert process.stdout is not None
+                yield process.stdout
+                if process.wait() != 0:
+                    said = process.stderr.read().decode("utf-8", "replace") if process.stderr else ""
+                    raise self._failure("read", said or failures.TIMEOUT)
+            finally:
+                ended.cancel()
+                self._end()
 
     def talk(self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False) -> Output:
         """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of any file that it writes."""
@@ -195,7 +228,7 @@ class Bare:
     def close(self) -> None:
         """Ends git's helpers and takes the credentials off the disk. The repository stays for the next time."""
         self._repo.close()
-        self._private.remove()
+        self._forget()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -17,7 +17,7 @@ from gitops_ds.kinds import kustomize_places
 from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import helm, kept, kustomization, kustomize_words, programs
+from gitops_ds.source import helm, kept, kustomization, kustomize_words, memory, programs
 from gitops_ds.source.kustomization import Kustomization, Reached
 from gitops_ds.source.programs import Means
 
@@ -94,7 +94,7 @@ async def _build(
     missing = [top for top in tops if top not in made]
     if not missing:
         return made
-    gate = asyncio.Semaphore(programs.AT_ONCE)
+    gate = asyncio.Semaphore(memory.here().programs)
     try:
         with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
             root = await asyncio.to_thread(_copy, Path(name), files)

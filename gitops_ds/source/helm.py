@@ -22,7 +22,7 @@ from gitops_ds.model import objects
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import helm_words, kept, programs
+from gitops_ds.source import helm_words, kept, memory, programs
 from gitops_ds.source.helm_words import RULE
 from gitops_ds.source.limits import MIB
 from gitops_ds.source.programs import Means
@@ -41,7 +41,7 @@ async def expand(snapshot: Snapshot, charts: Sequence[Chart], means: Means) -> S
 
     Raises ExpansionFailed when no copy can be written.
     """
-    gate = asyncio.Semaphore(programs.AT_ONCE)
+    gate = asyncio.Semaphore(memory.here().programs)
 
     async def one(chart: Chart) -> bytes | tuple[Finding, ...]:
         if any(finding.refused for finding in chart.findings):
@@ -171,7 +171,7 @@ async def _fetched(chart: Chart, remote: Remote, files: Files, program: str, mea
     with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
         root = await asyncio.to_thread(_write, Path(name), {}, ())
         larger = replace(means, limits=replace(means.limits, bytes=_FETCHED))
-        ended = await programs.run(_pull(program, remote, root), _environment(root, network=True), larger)
+        ended = await programs.run(_pull(program, remote, root), _environment(root, network=True), larger, network=True)
         archives = await asyncio.to_thread(lambda: sorted(root.glob("*.tgz")))
         if ended.problem:
             return _refused(chart, files, f"helm {ended.problem} when it fetched {said}")

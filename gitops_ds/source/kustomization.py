@@ -14,7 +14,7 @@ from typing import Any
 
 from gitops_ds.kinds import documents
 from gitops_ds.kinds.origins import KUSTOMIZATIONS
-from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
 
 REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
@@ -33,6 +33,7 @@ _LISTS = (
 )
 _WITH_PATH = ("patches", "patchesjson6902", "replacements")
 _GENERATORS = ("configmapgenerator", "secretgenerator")
+PLUGINS = ("generators", "transformers", "validators")
 _HELM = ("helmcharts", "helmchartinflationgenerator")
 # What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a query, a well-known host.
 _REMOTE = re.compile(
@@ -127,6 +128,32 @@ def _sources(value: Mapping[str, Any], at: Path) -> Iterator[Named]:
             for index, text in enumerate(entries):
                 if isinstance(text, str):
                     yield Named(text.partition("=")[2] or text, (*at, key, index))
+
+
+def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]:
+    """What the kustomizations of these files name, as paths: also in files of the plugins that come with kustomize."""
+    for directory, one in find(files, lambda _: False).items():
+        for named in one.names:
+            if (path := _joined(directory, named.text)) is None:
+                continue
+            yield path
+            if str(named.path[0]).lower() in PLUGINS and path in files:
+                for text, _ in plugin_texts(str(path), files[path]):
+                    yield from filter(None, (_joined(at, text.partition("=")[2] or text) for at in (directory, path.parent)))
+
+
+def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Place]]:
+    """Every text in the configuration of a plugin, with its place."""
+    for document in documents.read(file, data).documents:
+        for text, path in _texts(document.value, ()):
+            yield text, documents.place(file, data, document.index, path)
+
+
+def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
+    if isinstance(value, str):
+        yield value, at
+    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
+        yield from _texts(inner, (*at, key))
 
 
 def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:

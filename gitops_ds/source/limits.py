@@ -11,14 +11,15 @@ MIB = 1 << 20
 class Limits:
     """Caps on one repository.
 
-    `seconds` for each command of git; `bytes` for what one fetch may bring (its pack) and for all files of a snapshot together;
-    `files` for the number of files in a snapshot; `file_bytes` for one file.
+    `seconds` for each command of git; `bytes` for what one fetch may bring (its pack); `snapshot_bytes` for all files that are
+    read of a commit together (None: by the memory that there is), `files` for their number, `file_bytes` for one of them.
     """
 
     seconds: float = 120.0
     bytes: int = 512 * MIB
     files: int = 10_000
     file_bytes: int = 4 * MIB
+    snapshot_bytes: int | None = None
 
 
 DEFAULT = Limits()

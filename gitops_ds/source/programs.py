@@ -1,30 +1,33 @@
 """helm and kustomize as we run them: nothing of our environment, a directory of their own, limits of time, memory and output.
 
-They fetch nothing unless they are given the network: their proxy is a closed port, their PATH holds no program.
+They have no network unless they are given it (`confine`); where the system can't take it from them, their proxy is a closed port,
+and whoever starts them refuses URLs. Their PATH holds no program.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+from gitops_ds.source import confine, memory
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 from gitops_ds.source.limits import MIB, Limits
 
 # A render is a second's work; what it writes is then read as one file of manifests, with the cap of one.
 RENDER = Limits(seconds=60.0, bytes=10 * MIB)
-AT_ONCE = 2
 _TOGETHER = 5
-# Go reserves more addresses than it uses; charts of 100 MiB, the most that helm unpacks, still fit.
-_MEMORY_KIB = 4 * MIB
 _SAID = 64 * 1024
 # Nothing listens on the discard port: whoever tries the network gets "connection refused" at once.
 _NOWHERE = "http://127.0.0.1:9"
@@ -81,16 +84,26 @@ def environment(home: Path, *, network: bool = False) -> dict[str, str]:
     return {**proxies, "PATH": empty, "HOME": empty, "TMPDIR": empty, "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
 
 
-async def run(command: Sequence[str], environment: dict[str, str], means: Means) -> Ended:
+@lru_cache(maxsize=1)
+def isolation() -> str:
+    """How the network is taken from programs here: `seccomp`, `namespace` or `none`, tried once by a process of its own."""
+    for way in ("seccomp", "namespace"):
+        words = _confined([], RENDER, way)
+        if sys.platform == "linux" and subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode == 0:  # noqa: S603
+            return way
+    return "none"
+
+
+async def run(command: Sequence[str], environment: dict[str, str], means: Means, *, network: bool = False) -> Ended:
     """Runs it to its end, or ends it and all its children."""
     limits = means.limits
+    way = "none" if network else await asyncio.to_thread(isolation)
     seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
     if seconds <= 0 < limits.seconds:
         return Ended(b"", problem=f"was not run, because the others took {_TOGETHER * limits.seconds:g} s")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as words:
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            *_limited(command, limits),
+            *_confined(command, limits, way),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=words,
@@ -111,8 +124,12 @@ async def run(command: Sequence[str], environment: dict[str, str], means: Means)
         if code == 0:
             output.seek(0)
             return Ended(output.read(), said)
+        if code == -signal.SIGXCPU:
+            return Ended(b"", problem=f"needs more than {math.ceil(limits.seconds):g} s of CPU time")
         if code < 0 or "out of memory" in said or "cannot allocate memory" in said:
-            return Ended(b"", problem=f"needs more than {_MEMORY_KIB // MIB} GiB of memory, or was ended by somebody else")
+            return Ended(
+                b"", problem=f"needs more than {memory.here().program // MIB} MiB of memory, or was ended by somebody else"
+            )
         return Ended(b"", said, failed=True)
 
 
@@ -121,10 +138,11 @@ def _cap(limits: Limits) -> int:
     return max(1, limits.bytes // 512) * 512
 
 
-def _limited(command: Sequence[str], limits: Limits) -> list[str]:
-    """Under caps on files that it writes (told by an error, not a signal), on memory where the system can, and on core dumps."""
-    caps = f'trap "" XFSZ; ulimit -c 0; ulimit -v {_MEMORY_KIB} 2>/dev/null; ulimit -f {_cap(limits) // 512} && exec "$@"'
-    return ["-c", caps, "sh", *command]
+def _confined(command: Sequence[str], limits: Limits, way: str) -> list[str]:
+    """Under caps on files that it writes, on memory and CPU time, and on core dumps; without a network, where there is a way."""
+    share = memory.here().program
+    told = {"memory": share, "file": _cap(limits), "seconds": math.ceil(limits.seconds), "way": way}
+    return [sys.executable, "-I", "-S", confine.__file__, json.dumps(told), "--", *command]
 
 
 def _size(file: IO[bytes]) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice
+from typing import Final, TypeVar
 
 import git
 
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
-from gitops_ds.source import tree
+from gitops_ds.source import selection, tree
 from gitops_ds.source.bare import Bare
 from gitops_ds.source.tree import Entry
+
+N = TypeVar("N")
+_PIECE: Final = 65_536
 
 
 class Movement(StrEnum):
@@ -34,38 +39,47 @@ def _type(bare: Bare, name: str) -> str:
     return bare.run("cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()).text.rpartition(" ")[2]
 
 
-def snapshot(bare: Bare, commit: CommitId, path: str) -> Snapshot:
-    """The commit's files under the path, by the limits and refusals of `tree`."""
+def snapshot(bare: Bare, commit: CommitId, path: str, choice: selection.Choice = selection.manifests) -> Snapshot:
+    """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those that are read."""
     prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
         )
-    listing = bare.run("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", f"{commit}:{prefix}").stdout
-    sifted = tree.sift(tree.entries(listing), bare.limits, lambda link: _blobs(bare, [link])[link.id])
-    blobs = _blobs(bare, [entry for _, entry in sifted.wanted])
-    files = {name: blobs[entry.id] for name, entry in sifted.wanted}
-    return Snapshot(info(bare, commit), files, sifted.findings)
+    found = _entries(bare, f"{commit}:{prefix}")
+    sifted = tree.sift(found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links])))
+    files, findings = selection.files(sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice)
+    return Snapshot(info(bare, commit), files, findings)
 
 
-def _blobs(bare: Bare, wanted: list[Entry]) -> dict[str, bytes]:
-    """The content of each blob by its id, in one run of git."""
+def _entries(bare: Bare, tree_ish: str) -> list[Entry]:
+    with bare.stream("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b"") as listing:
+        found = list(islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1))
+        if len(found) > tree.MOST_ENTRIES:
+            raise errors.SourceTooLarge(
+                f"{bare.address.display} has more than {tree.MOST_ENTRIES:,} files in a commit; name a smaller directory "
+                "(repository.path)"
+            )
+    return found
+
+
+def _blobs(bare: Bare, wanted: Sequence[tuple[N, Entry]]) -> Iterator[tuple[N, bytes]]:
+    """The content of each blob by its name, in one run of git; the same blob is kept once."""
     if not wanted:
-        return {}
-    ids = dict.fromkeys(entry.id for entry in wanted)
-    out = memoryview(bare.run("cat-file", "--batch", "--buffer", input="".join(f"{i}\n" for i in ids).encode()).stdout)
-    result: dict[str, bytes] = {}
-    at = 0
-    # Each is `id blob size\n`, the bytes, `\n`.
-    for id in ids:
-        end = bytes(out[at : at + 200]).index(b"\n") + at
-        head = bytes(out[at:end]).split()
-        if len(head) != 3:
-            raise errors.SourceError(f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a cache)")
-        size = int(head[2])
-        result[id] = bytes(out[end + 1 : end + 1 + size])
-        at = end + 1 + size + 1
-    return result
+        return
+    names: dict[str, list[N]] = {}
+    for name, entry in wanted:
+        names.setdefault(entry.id, []).append(name)
+    with bare.stream("cat-file", "--batch", "--buffer", input="".join(f"{id}\n" for id in names).encode()) as out:
+        for those in names.values():
+            # Each is `id blob size\n`, the bytes, `\n`.
+            head = out.readline().split()
+            if len(head) != 3:
+                raise errors.SourceError(f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a cache)")
+            data = out.read(int(head[2]))
+            out.read(1)
+            for name in those:
+                yield name, data
 
 
 def info(bare: Bare, commit: CommitId) -> CommitInfo:

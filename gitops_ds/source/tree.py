@@ -6,7 +6,7 @@
 | SRC002 | a submodule | always: it stands where a directory would be read |
 | SRC003 | a file over the cap | when its name ends in .yaml, .yml or .json |
 | SRC004 | a name that is no plain UTF-8 path inside the tree | when it ends in .yaml, .yml or .json |
-| SRC005 | too many files, or too many bytes in all | always, and no file is taken |
+| SRC005 | too many files that are read, or too many bytes of them in all (`selection`) | always, and no file is taken |
 
 Inside directories whose name begins with a dot nothing is refused (they are not read for manifests), only reported.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
@@ -25,6 +25,9 @@ from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.source.limits import Limits
 
 _READ = (b".yaml", b".yml", b".json")
+_LONGEST_TARGET = 4096  # PATH_MAX
+_MOST_FINDINGS = 1000
+MOST_ENTRIES = 250_000
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]|[\u202a-\u202e\u2066-\u2069]")
 
 
@@ -35,6 +38,9 @@ class Kind(Enum):
     LINK = "120"
     SUBMODULE = "160"
     OTHER = "?"
+
+
+_KINDS = {"100": Kind.FILE, "120": Kind.LINK, "160": Kind.SUBMODULE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,47 +62,52 @@ class Sifted:
     findings: tuple[Finding, ...]
 
 
-def entries(listing: bytes) -> list[Entry]:
-    """The output of `git ls-tree -r -z -l`: `mode type id size<TAB>name<NUL>`."""
-    result = []
-    for line in listing.split(b"\0"):
-        if line:
+def entries(pieces: Iterable[bytes]) -> Iterator[Entry]:
+    """The output of `git ls-tree -r -z -l`, in pieces of any length: `mode type id size<TAB>name<NUL>`."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\0")
+        for line in lines:
             head, _, name = line.partition(b"\t")
             mode, _, id, size = head.decode("ascii").split()
-            kinds = {"100": Kind.FILE, "120": Kind.LINK, "160": Kind.SUBMODULE}
             number = int(size) if size.isdigit() else 0
-            result.append(Entry(name, kinds.get(mode[:3], Kind.OTHER), number, id, mode))
-    return result
+            yield Entry(name, _KINDS.get(mode[:3], Kind.OTHER), number, id, mode)
 
 
-def sift(found: Sequence[Entry], limits: Limits, target: Callable[[Entry], bytes]) -> Sifted:
-    """Divides entries by the table above. `target` reads what a symbolic link points at."""
+def sift(found: Sequence[Entry], limits: Limits, targets: Callable[[Sequence[Entry]], Mapping[bytes, bytes]]) -> Sifted:
+    """Divides entries by the table above. `targets` reads what symbolic links point at, by their names."""
     findings: list[Finding] = []
     wanted: list[tuple[PurePosixPath, Entry]] = []
+    open_links = [entry for entry in found if entry.kind is Kind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)]
+    leads = targets(open_links) if open_links else {}
+    folders = _folders_read(found) if leads else frozenset()
     for entry in found:
         path = plain_path(entry.name)
         if path is None:
-            findings.append(_finding("SRC004", entry, _is_read(entry.name), _NAME))
+            findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
         elif entry.kind is Kind.FILE and entry.size > limits.file_bytes:
             said = f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are read; move it away"
-            findings.append(_finding("SRC003", entry, _is_read(entry.name), said))
+            findings.append(_finding("SRC003", entry, is_read(entry.name), said))
         elif entry.kind is Kind.FILE:
             wanted.append((path, entry))
         elif entry.kind is Kind.LINK:
-            refused = _is_read(entry.name) or (not _hidden(entry.name) and _leads_to_read(entry, target(entry), found))
+            refused = is_read(entry.name) or (entry.name in leads and _end(entry, leads[entry.name]) in folders)
             findings.append(_finding("SRC001", entry, refused, _LINK))
         elif entry.kind is Kind.SUBMODULE:
             findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
         else:
-            findings.append(_finding("SRC004", entry, _is_read(entry.name), _ODD))
-    total = sum(e.size for _, e in wanted)
-    if len(wanted) > limits.files or total > limits.bytes:
-        said = (
-            f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or {limits.bytes:,} bytes "
-            "that are read; name a smaller directory (repository.path) or raise repository.limits"
-        )
-        return Sifted((), (*findings, Finding("SRC005", Severity.ERROR, said, refused=True)))
-    return Sifted(tuple(wanted), tuple(findings))
+            findings.append(_finding("SRC004", entry, is_read(entry.name), _ODD))
+    return Sifted(tuple(wanted), _first(findings))
+
+
+def _first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """The refused ones first, where there are too many for anybody to read."""
+    if len(findings) <= _MOST_FINDINGS:
+        return tuple(findings)
+    findings.sort(key=lambda finding: not finding.refused)
+    said = f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are listed, and check again"
+    more = Finding("SRC004", Severity.WARNING, said, refused=findings[_MOST_FINDINGS].refused)
+    return (*findings[:_MOST_FINDINGS], more)
 
 
 _NAME = "the name is not a plain UTF-8 path inside the repository, so the file is not read; rename it"
@@ -129,16 +140,34 @@ def _hidden(name: bytes) -> bool:
     return any(part.startswith(b".") for part in name.split(b"/")[:-1])
 
 
-def _is_read(name: bytes) -> bool:
+def is_read(name: bytes) -> bool:
+    """Whether a file of this name is read for manifests."""
     return name.lower().endswith(_READ) and not _hidden(name)
 
 
-def _leads_to_read(link: Entry, target: bytes, found: Sequence[Entry]) -> bool:
-    end = posixpath.normpath(posixpath.join(posixpath.dirname(link.name), target))
-    inside = b"" if end == b"." else end + b"/"
-    return any(e.name.startswith(inside) and _is_read(e.name) for e in found)
+def _may_lead(link: Entry) -> bool:
+    return not is_read(link.name) and not _hidden(link.name)
+
+
+def _end(link: Entry, target: bytes) -> bytes:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), target))
+
+
+def _folders_read(found: Sequence[Entry]) -> frozenset[bytes]:
+    """The folders with a file that is read, at any depth."""
+    folders = {b"."}
+    for entry in found:
+        folder = posixpath.dirname(entry.name) if is_read(entry.name) else b""
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    return frozenset(folders)
 
 
 def _finding(rule: str, entry: Entry, refused: bool, message: str) -> Finding:
-    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in entry.name.decode("utf-8", "backslashreplace"))
-    return Finding(rule, Severity.ERROR if refused else Severity.WARNING, message, Place(shown), refused=refused)
+    return Finding(rule, Severity.ERROR if refused else Severity.WARNING, message, Place(shown(entry.name)), refused=refused)
+
+
+def shown(name: bytes) -> str:
+    """The name for people."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name.decode("utf-8", "backslashreplace"))

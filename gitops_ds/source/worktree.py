@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.source import tree
+from gitops_ds.source import selection, tree
 from gitops_ds.source.limits import DEFAULT, Limits
 from gitops_ds.source.tree import Entry, Kind
 
@@ -43,20 +43,21 @@ def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snaps
         raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
     try:
         found = list(_entries(root, limits))
-        sifted = tree.sift(found, limits, lambda link: os.readlink(_file(os.fsencode(root), link)))  # noqa: PTH115  names are bytes
-        files = dict(_contents(root, sifted))
+        base = os.fsencode(root)
+        sifted = tree.sift(found, limits, lambda links: {link.name: os.readlink(_file(base, link)) for link in links})  # noqa: PTH115  bytes
+        files, findings = selection.files(sifted, limits, lambda wanted: dict(_contents(root, wanted)))
     except OSError as error:
         raise errors.SourceError(f"{error.filename or root} can't be read: {error.strerror}") from None
-    return Snapshot(None, files, sifted.findings)
+    return Snapshot(None, files, findings)
 
 
 def _file(base: bytes, entry: Entry) -> bytes:
     return os.path.join(base, entry.name)  # noqa: PTH118  names are bytes
 
 
-def _contents(root: Path, sifted: tree.Sifted) -> Iterator[tuple[PurePosixPath, bytes]]:
+def _contents(root: Path, wanted: Sequence[selection.Named]) -> Iterator[tuple[PurePosixPath, bytes]]:
     base = os.fsencode(root)
-    for path, entry in sifted.wanted:
+    for path, entry in wanted:
         try:
             # Not through a link that took the file's place since it was looked at.
             descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

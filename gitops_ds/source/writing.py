@@ -134,7 +134,7 @@ def _file_name(path: str) -> str:
 
 def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.Entry]:
     words = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit, name)
-    return tree.entries(bare.run(*words).stdout)
+    return list(tree.entries([bare.run(*words).stdout]))
 
 
 def _changed_tree(bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]) -> str:

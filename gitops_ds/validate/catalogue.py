@@ -38,6 +38,7 @@ OF_FILES: Final[Mapping[str, str]] = {
     "SRC012": "a kustomization names something that is not there: name what is there",
     "SRC013": "kustomize refuses a kustomization: mend what it says",
     "SRC014": "a kustomization is no single mapping, or wants a chart: name charts under `helm:` of the agent's `source.yaml`",
+    "SRC015": "preparing a commit takes more time or memory than there is: make it smaller, or give the pod more memory",
 }
 
 _FILES = """

@@ -133,6 +133,8 @@ def _to_its_end(rule: str, check: Callable[[], Iterable[T]]) -> tuple[list[T], F
     """What a rule has to say; one that fails is no silence: it is told as DS904."""
     try:
         return list(check()), None
+    except MemoryError:  # no rule's own fault: nobody else would have any
+        raise
     except Exception as error:  # a rule is a guest here: one that fails must not take the others with it
         crashed = rules.CRASHED
         return [], Finding(crashed.id, crashed.severity, f"the rule {rule} failed: {error!r}; please report it")

@@ -172,5 +172,7 @@ def check(body: Body, profile: str = "", looking: Iterable[Rule] = ON) -> Iterat
         try:
             for found in rule.check(body):
                 yield Hit(rule, rule.severity_for(agent_class, profile), *found)
+        except MemoryError:  # no rule's own fault: nobody else would have any
+            raise
         except Exception as error:  # a rule is a guest here: one that fails must not take the others with it
             yield Hit(CRASHED, Severity.ERROR, (), f"the rule {rule.id} failed on this object: {error!r}; please report it")

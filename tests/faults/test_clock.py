@@ -11,7 +11,7 @@ import pytest
 from gitops_ds.app import scheduling
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.controller import sync
+from gitops_ds.controller import choosing, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
@@ -31,7 +31,7 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="0"))
             timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+            source = sync.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
             asked = Asked(patience=0.0)
             loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())
@@ -62,7 +62,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="1"))
             timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = sync.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+            source = sync.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
             asked = replace(Asked(patience=0.0), compare_every=300.0)
             loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -45,7 +46,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
             cluster.add_nodes([NodeSpec("node-1")])
             history, heard, client = History(), list[Record](), cluster.client()
             source = choosing.Source(
-                history.tip, history.snapshot, history.movement, lambda found: prepare.prepare(found, namespace="default")
+                history.tip, history.snapshot, history.movement, choosing.at_once(partial(prepare.prepare, namespace="default"))
             )
             timing = sync.Timing(5.0, cluster.server.now, random.Random(1).random)
             loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), ASKED, heard.append, timing)

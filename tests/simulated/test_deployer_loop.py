@@ -108,7 +108,7 @@ class Scene:
 
 def loop_on(cluster: simulated.Cluster, client: simulated.Client, history: History, heard: list[Record], asked: Asked) -> sync.Loop:
     place = Place(client, "gitops-ds", "test", "memory")
-    source = choosing.Source(history.tip, history.snapshot, history.movement, prepare.prepare)
+    source = choosing.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
     return sync.Loop(source, place, asked, heard.append, sync.Timing(5.0, cluster.server.now, random.Random(1).random))
 
 

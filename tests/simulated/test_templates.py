@@ -7,6 +7,7 @@ import base64
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.cluster import simulated
@@ -153,7 +154,7 @@ def begin(scene: Scene, claims: Claims, asked: Asked, chosen: Chosen) -> Templat
 def following(scene: Scene, claims: Claims, asked: Asked) -> sync.Loop:
     place = Place(scene.cluster.client(), "gitops-ds", "fleet", "memory")
     source = choosing.Source(
-        scene.git.tip, scene.git.snapshot, scene.git.movement, lambda found: prepare.prepare(found, namespace="default")
+        scene.git.tip, scene.git.snapshot, scene.git.movement, choosing.at_once(partial(prepare.prepare, namespace="default"))
     )
     timing = sync.Timing(5.0, scene.cluster.server.now, random.Random(3).random)
     loop = sync.Loop(source, place, asked, scene.heard.append, timing)
