@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Set
 from gitops_ds import errors
 from gitops_ds.controller import informer, live
 from gitops_ds.controller.informer import Failing, Store
-from gitops_ds.controller.supervision import Supervisor
+from gitops_ds.controller.supervision import Supervisor, ended
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
@@ -57,10 +57,9 @@ class Caches:
                 run = functools.partial(follow, sleep=self._pause, random=self._chance)
                 self._tasks[resource] = self._supervisor.start(f"watch {resource.plural}", run)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Ends all watches."""
-        for task in self._tasks.values():
-            task.cancel()
+        await ended(*self._tasks.values())
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
         """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there.

@@ -32,12 +32,18 @@ def at_once(prepare: Callable[[Snapshot], Prepared]) -> Callable[[Snapshot], Awa
     return prepared
 
 
+async def unasked_alone(commit: CommitId) -> None:
+    """The same, for the last good commit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
 
     `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
-    is read, let alone rendered. None: no signature is asked for.
+    is read, let alone rendered; `verify_kept` does so for the last good commit alone. None: no signature is asked for.
+    `follows_rewrites`: a branch that does not lead on from the last commit is followed without consent. `watched`: the tip is known
+    without asking anybody.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -45,6 +51,9 @@ class Source:
     movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
     prepare: Callable[[Snapshot], Awaitable[Prepared]]
     verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
+    verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = unasked_alone
+    follows_rewrites: bool = True
+    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Choice:
     """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
 
     One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
-    to be applied, where somebody said so.
+    to be applied, where somebody said so, and `blocked` why only a person can let it be applied.
     """
 
     tip: CommitId
@@ -60,6 +69,7 @@ class Choice:
     snapshot: Snapshot | None = None
     trusted: bool = True
     held: str = ""
+    blocked: errors.SourceError | None = None
 
 
 class Choosing:
@@ -72,7 +82,7 @@ class Choosing:
     def forget(self) -> None:
         """What was told may be told again: somebody else may have told other things since."""
         self._told: CommitId | None = None
-        self._distrust = ""
+        self._distrust: set[str] = set()
 
     async def choose(self, tip: CommitId, known: State, held: str) -> Choice:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
@@ -83,7 +93,8 @@ class Choosing:
             return await self._last_good(Choice(tip, trusted=False), known)
         snapshot = await self._source.snapshot(tip)
         movement = await self._movement(known.last_attempted, tip)
-        _check_allowed(tip, movement, known)
+        if blocked := self._unwanted(tip, movement, known):
+            return await self._last_good(Choice(tip, blocked=blocked), known)
         prepared = await self._source.prepare(snapshot)
         self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
@@ -93,6 +104,10 @@ class Choosing:
     async def _last_good(self, choice: Choice, known: State) -> Choice:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
+        found = await self._source.verify_kept(known.last_good)
+        if isinstance(found, Unverified):  # the state says that it was good, and whoever may write ConfigMaps can say that
+            self._distrusts(found)
+            return replace(choice, trusted=False)
         good = await self._source.snapshot(known.last_good)
         prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
@@ -101,14 +116,17 @@ class Choosing:
         """Whether the tip may be read. Told once: a good one when it is new, the other for each reason."""
         found = await self._source.verify(tip, known.last_good)
         if isinstance(found, Unverified):
-            if found.message != self._distrust:
-                self._emit(VerificationFailed(self._clock(), found.commit, found.message))
-            self._distrust = found.message
+            self._distrusts(found)
             return False
-        self._distrust = ""
+        self._distrust = set()
         if found is not None and tip not in (known.last_attempted, self._told):
             self._emit(SourceVerified(self._clock(), tip, found.signer, found.key, found.checked))
         return True
+
+    def _distrusts(self, found: Unverified) -> None:
+        if found.message not in self._distrust:
+            self._emit(VerificationFailed(self._clock(), found.commit, found.message))
+        self._distrust |= {found.message}
 
     def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
         """Tells a commit once, also when the pass that met it failed later and is taken again."""
@@ -121,6 +139,19 @@ class Choosing:
         if not prepared.deployable:
             refused = tuple(finding for finding in prepared.findings if finding.refused)
             self._emit(CommitRejected(self._clock(), info.id, refused))
+
+    def _unwanted(self, tip: CommitId, movement: Movement, known: State) -> errors.HistoryRewound | None:
+        last = (known.last_attempted or "")[:12]
+        consent = f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
+        if movement is Movement.REWOUND:
+            told = f"the branch went back from {last} to {tip[:12]}, an older commit"
+            return errors.HistoryRewound(f"{told}: nothing is applied until a newer one comes, {consent}")
+        if movement is Movement.REWRITTEN and not self._source.follows_rewrites:
+            # No signature names a branch or a repository: that a commit is signed does not say that it was meant for here.
+            told = f"the branch was rewritten from {last} to {tip[:12]}, which does not lead on from it"
+            advice = f"until the branch leads on from {last}, {consent} (repository.verify.forcePush: follow)"
+            return errors.HistoryRewound(f"{told}: nothing of it is applied {advice}")
+        return None
 
     async def _movement(self, last: CommitId | None, tip: CommitId) -> Movement:
         if last is None or last == tip:
@@ -136,11 +167,3 @@ def held(tip: CommitId, known: State, steering: Steering) -> str:
     if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
         return by_itself
     return "somebody asked for that" if steering.holds(tip) else ""
-
-
-def _check_allowed(tip: CommitId, movement: Movement, known: State) -> None:
-    if movement is Movement.REWOUND:
-        raise errors.HistoryRewound(
-            f"the branch went back from {(known.last_attempted or '')[:12]} to {tip[:12]}, an older commit: nothing is applied "
-            f"until a newer one comes, or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
-        )

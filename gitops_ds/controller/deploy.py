@@ -39,7 +39,8 @@ class Asked:
 
     `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
     the seconds after which drift that is held is corrected, `compare_every` those after which even a cluster that no watch told
-    anything of is compared.
+    anything of is compared. `contested` are objects whose drift is not corrected now; `live_words`: annotations that steer us count
+    also where they were written in the cluster.
     """
 
     guards: Guards = Guards()
@@ -55,6 +56,8 @@ class Asked:
     impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
     neighbours: Neighbours = ALONE
+    contested: frozenset[Key] = frozenset()
+    live_words: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ async def draft_with(
         impersonation=asked.impersonation,
         allowed=asked.allowed,
         neighbours=asked.neighbours,
+        contested=asked.contested,
+        live_words=asked.live_words,
         inventory=known.inventory if known.last_attempted else None,
         agents=known.agents,
     )

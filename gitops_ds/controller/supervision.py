@@ -41,3 +41,10 @@ class Supervisor:
                 wait = min(wait * 2, LONGEST_RESTART)
             else:
                 return
+
+
+async def ended(*tasks: asyncio.Task[None]) -> None:
+    """Cancels the tasks and waits until they are over: what they clean up at their end is done then."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,8 @@
 """The deployer's loop: look at Git when asked to, make the cluster so, remember, wait for the next wish.
 
-Whoever wants a pass (the schedule, a webhook, a watch that saw a change) calls `ask`; a wish that comes while a pass goes on is not
-lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends after `git ls-remote`.
+The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does not ask Git. A wish that comes while a
+pass goes on is not lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends after
+`git ls-remote`. While Git gives no answer the commit that is known is kept applied.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
 from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.controller.looking import Looks, Seen
 from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.controller.said import Said
-from gitops_ds.controller.supervision import Supervisor
+from gitops_ds.controller.supervision import Supervisor, ended
 from gitops_ds.model import spans
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.deployment import GitTook, PassFailed, PassTook, State, Unchanged
+from gitops_ds.model.deployment import DriftCorrected, GitTook, PassFailed, PassTook, State, Unchanged
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.steering import Handled, PassedOn, Steering
-from gitops_ds.plan import approval
+from gitops_ds.plan import approval, damping
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +63,9 @@ class Loop:
         self._choosing = Choosing(self._source, self._emit, timing.clock)
         self._supervisor = Supervisor(emit, timing.clock)
         self._said = Said(self._emit, timing.clock)
+        self._looks = Looks(self._source.tip, self._wish_for, always=source.watched)
+        self._tip: CommitId | None = None
+        self._damped: damping.Rows = {}
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance, self._supervisor)
         listed = contents.Memory(lambda: asyncio.get_running_loop().time())
         self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read)
@@ -148,7 +153,11 @@ class Loop:
         return not self._busy and not self._wish.is_set()
 
     def ask(self) -> None:
-        """Wants a pass, now or as soon as the one that goes on is over."""
+        """Wants a pass that looks at Git, now or as soon as the one that goes on is over."""
+        self._looks.want()
+        self._wish_for()
+
+    def _wish_for(self) -> None:
         self._wish.set()
 
     def expect(self, commit: CommitId | None) -> None:
@@ -189,7 +198,7 @@ class Loop:
             if self._alarm.when() <= loop.time() + seconds:
                 return
             self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self.ask)
+        self._alarm = loop.call_later(seconds, self._wish_for)
 
     def _begin(self) -> None:
         self._wish.clear()
@@ -211,8 +220,9 @@ class Loop:
                 self._busy = False
                 self.first_pass.set()
         finally:
-            watching.cancel()
-            self._caches.stop()
+            await ended(watching)
+            await self._looks.close()
+            await self._caches.stop()
 
     async def _pass_while_acting(self) -> None:
         self._going = going = asyncio.create_task(self._pass())
@@ -221,14 +231,16 @@ class Loop:
             if not going.cancelled():
                 going.result()
         finally:
-            going.cancel()
+            await ended(going)
 
     async def _warm(self) -> None:
         """Reads what a pass reads. A choice is kept when the leader has met its commit, for it told of that."""
         stir = self._stir
         try:
-            tip = await self._source.tip()
-            if self._settled == (tip, stir):
+            seen = await self._looks.look(self._tip)
+            if seen.error is not None or seen.tip is None:
+                raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
+            if self._settled == (tip := seen.tip, stir):
                 return
             known = await state.load(self._place.cluster, self._place.namespace, self._place.owner)
             if self._choice is None or self._choice.tip != tip:
@@ -236,6 +248,7 @@ class Loop:
             if self._choice.prepared is not None:
                 bundle = await live.with_namespaces(self._place.cluster, self._choice.prepared.bundle)
                 await self._caches.live((await live.resources_of(self._place.cluster, bundle, known.inventory))[0])
+            self._tip = tip
             if known.last_attempted != tip:
                 self._choice = None
             self._failures, self._complaint = 0, ""
@@ -262,10 +275,14 @@ class Loop:
                 self._outcome = f"failure: {error}"
                 await self._answer(steering)
         else:
-            self._failures, self._complaint = 0, ""
-            if self._again < math.inf:
-                self._ask_in(self._again - asyncio.get_running_loop().time())
-        took = asyncio.get_running_loop().time() - began
+            if not self._looks.failing:
+                self._failures, self._complaint = 0, ""
+        now = asyncio.get_running_loop().time()
+        # This pass took the alarms of others with it.
+        for due in (self._again, self._looks.due):
+            if now < due < math.inf:
+                self._ask_in(due - now)
+        took = now - began
         self._given(PassTook(self._timing.clock(), took, well=not self._failures))
 
     def _failed(self, error: errors.GitopsError) -> None:
@@ -278,6 +295,8 @@ class Loop:
         if error.retryable or is_returning:
             longest = CLUSTER_RETRY if is_returning else LONGEST_RETRY
             self._ask_in(wait := self._later(self._failures, longest))
+            if isinstance(error, errors.SourceError):
+                self._looks.want(wait)
         if str(error) != self._complaint:  # said once, not at every tick of the schedule
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
         self._complaint = str(error)
@@ -295,6 +314,8 @@ class Loop:
             self._again = now + self._later(self._tries)
         elif any(refusal.guard == "waits" for refusal in refusals):
             self._again = now + self._timing.retry
+        waiting = [refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key]
+        self._again = min(self._again, damping.due(self._damped, waiting))
 
     async def _answer(self, steering: Steering) -> None:
         """Tells whoever asked for the pass that it is over, and how it ended."""
@@ -314,34 +335,70 @@ class Loop:
         if tip == commit or waited >= VISIBLE_WITHIN:
             self._expected = None
         else:
-            self._ask_in(min(max(waited, 0.5), VISIBLE_WITHIN - waited + 0.1))
+            self._looks.want(wait := min(max(waited, 0.5), VISIBLE_WITHIN - waited + 0.1))
+            self._ask_in(wait)
 
     async def _once(self, steering: Steering) -> None:
-        """One pass."""
-        stir, now = self._stir, asyncio.get_running_loop().time()
-        tip = await self._source.tip()
-        self._look_again(tip)
+        """One pass: what Git says, as far as it says something, and the cluster made so."""
+        seen = await self._looks.look(None if self._choice is None else self._tip)
+        if seen.tip is None:
+            raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
+        if seen.asked and seen.error is None:
+            self._look_again(seen.tip)
         self._said.steered(steering)
-        if self._choice is not None and not self._choice.trusted:
-            self._choice = self._settled = None
+        blocked = await self._keep_up(seen, steering)
+        if error := seen.error or blocked:
+            raise error
+
+    async def _keep_up(self, seen: Seen, steering: Steering) -> errors.SourceError | None:
+        """Makes the cluster as the tip says, or the last good commit; why that is not the tip, where only Git or a person can help."""
+        stir, now, tip = self._stir, asyncio.get_running_loop().time(), seen.tip or CommitId("")
+        choice = self._choice
+        is_open = choice is not None and (not choice.trusted or choice.blocked is not None)
+        if is_open and seen.asked:
+            self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
         settled = self._settled == (tip, stir) and now < self._again
         if settled:
             self._caches.require_current()
         if settled and self._compared <= self._timing.clock() < self._due:
-            self._emit(Unchanged(self._timing.clock(), tip))
+            if seen.asked and seen.error is None:
+                self._emit(Unchanged(self._timing.clock(), tip))
             self._outcome = f"success: commit {tip[:12]} is unchanged"
-            return
+            return choice.blocked if choice else None
         self._settled, self._again = None, math.inf
+        is_open = is_open and (seen.asked or self._state is None)
         known = self._state = self._state or await self._load()
         held = choosing.held(tip, known, steering)
-        if self._choice is None or self._choice.tip != tip or self._choice.held != held:
-            self._choice, self._tries = await self._choosing.choose(tip, known, held), 0
-        prepared, snapshot = self._choice.prepared, self._choice.snapshot
+        choice, error = await self._chosen((tip, known, held), choice, anew=is_open)
+        self._choice, self._tip = choice, choice.tip
+        await self._carry_out(choice, known, steering, stir)
+        return error
+
+    async def _chosen(
+        self, asked: tuple[CommitId, State, str], before: Choice | None, *, anew: bool
+    ) -> tuple[Choice, errors.SourceError | None]:
+        """The choice for a tip, as it is or made anew; the one before where Git does not give the files of the tip."""
+        tip, known, held = asked
+        if before is not None and (before.tip, before.held) == (tip, held) and not anew:
+            return before, before.blocked
+        try:
+            choice = await self._choosing.choose(tip, known, held)
+        except errors.SourceError as error:
+            if before is None or before.prepared is None or before.held != held:
+                raise
+            self._looks.failing = True
+            return before, error
+        self._tries = 0
+        return choice, choice.blocked
+
+    async def _carry_out(self, choice: Choice, known: State, steering: Steering, stir: int) -> None:
+        """Plans and applies what was chosen."""
+        tip, prepared, snapshot = choice.tip, choice.prepared, choice.snapshot
         if prepared is None or snapshot is None:
             self._asks((), steering)
             self._settled = (tip, stir)
-            why = "held" if self._choice.held else "not applied, and there is no earlier good one"
+            why = "held" if choice.held else "not applied, and there is no earlier good one"
             self._outcome = f"failure: commit {tip[:12]} is {why}"
             return
         with spans.span("plan", commit=tip):
@@ -360,7 +417,7 @@ class Loop:
             self.ask()  # somebody asked for something meanwhile, maybe to write nothing
             return
         with spans.span("apply", plan=draft.plan.hash):
-            ended, self._state = await deploy.carry_out(self._place, draft, asked, self._said.hear, self._timing.clock)
+            ended, self._state = await deploy.carry_out(self._place, draft, asked, self._hear, self._timing.clock)
         covered = approval.covers(steering.approved, draft.plan.hash)
         self._spent = covered and asked.approved == steering.approved and bool(ended.writes)
         self._outcome = said.outcome(tip, ended)
@@ -372,6 +429,12 @@ class Loop:
         else:
             self._settled = (tip, stir)
 
+    def _hear(self, told: Record) -> None:
+        if isinstance(told, DriftCorrected):
+            now, longest = asyncio.get_running_loop().time(), self._asked.compare_every
+            self._damped = damping.corrected(self._damped, (told.object,), now, (self._timing.retry, longest))
+        self._said.hear(told)
+
     async def _load(self) -> State:
         """The state; a new one is written at once, for it is where requests are put."""
         place = self._place
@@ -382,7 +445,8 @@ class Loop:
 
     def _asks(self, named: Iterable[Key], steering: Steering) -> Asked:
         """What is asked of this pass, among the neighbours, who hear what is named."""
-        asked = replace(self._asked, approved=steering.approved or self._asked.approved)
+        contested = damping.contested(self._damped, asyncio.get_running_loop().time())
+        asked = replace(self._asked, approved=steering.approved or self._asked.approved, contested=contested)
         if self._member is None:
             return asked
         self._member.name(named)

@@ -62,7 +62,7 @@ class Templates:
 
     def as_source(self) -> choosing.Source:
         """For the loop."""
-        return choosing.Source(self.tip, self.snapshot, self.movement, self.prepare)
+        return choosing.Source(self.tip, self.snapshot, self.movement, self.prepare, watched=True)
 
     def stop(self) -> None:
         """Ends the watches."""

@@ -109,7 +109,8 @@ class Author:
 class Drifted:
     """How a live object differs from the manifest as it was applied: of each field `old` is live, `new` is Git's.
 
-    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`.
+    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`. `contested`: it came back after
+    each of the last corrections.
     """
 
     fields: tuple[FieldChange, ...]
@@ -117,6 +118,7 @@ class Drifted:
     looks_like: str
     choice: Drift
     uid: str = ""
+    contested: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,11 @@ class DriftCorrected(DriftFact):
 
 
 @dataclass(frozen=True, slots=True)
+class DriftContested(DriftFact):
+    """Another writer makes it again after each correction: the next correction waits. Told once before each one."""
+
+
+@dataclass(frozen=True, slots=True)
 class DriftHeld(DriftFact):
     """It is left so until then (seconds since 1970)."""
 

@@ -6,11 +6,12 @@ Drift is a difference between a live object and a manifest that is the very one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drift, Drifted, FieldChange
-from gitops_ds.model.deployment import DriftDetected, DriftHeld, Left
+from gitops_ds.model.deployment import DriftContested, DriftDetected, DriftHeld, Left
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.model.record import Record
@@ -23,9 +24,10 @@ SHOWN = 5  # fields in a message
 def said(manifest: Manifest, live: Body | None, terms: Terms) -> Drift:
     """The choice for an object: its live annotation `gitops-ds.io/drift`, else the manifest's, else its agent's, else the caller's.
 
-    The live one first, so that `kubectl annotate` can be said in an emergency, without a commit.
+    The live one first, so that `kubectl annotate` can be said in an emergency, without a commit; unless the settings say that Git
+    alone counts.
     """
-    for body in (live or {}, manifest.body):
+    for body in ((live or {}) if terms.live_words else {}, manifest.body):
         word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
         if word in set(Drift):
             return Drift(word)
@@ -55,6 +57,19 @@ def found(live: Body, changes: Sequence[FieldChange], known: Sequence[Revision],
     by = authors(live, changes)
     uid = str((live.get("metadata") or {}).get("uid") or "")
     return Drifted(tuple(changes), by, looks_like(live, changes, by, known), choice, uid)
+
+
+def contested(drifted: Drifted) -> Drifted:
+    """The same, known to come back; without the times of writes, so that each write of the other one is no news."""
+    return replace(drifted, by=tuple(replace(author, at="") for author in drifted.by), contested=True)
+
+
+def is_own(change: FieldChange) -> bool:
+    """Whether the field is one that we write ourselves and a manifest does not set: where the object comes from.
+
+    It differs when the repository got another address or the file another name, and nobody changed anything in the cluster.
+    """
+    return change.path in (("metadata", "annotations", names.REPOSITORY), ("metadata", "annotations", names.PATH))
 
 
 def gone(choice: Drift) -> Drifted:
@@ -182,6 +197,6 @@ def news(drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float,
         was, one = before.get(key), drifted[key]
         if was is not None and (was.choice, was.words) == (left.choice, left.words):
             continue
-        yield DriftDetected(now, key, one, left.words)
+        yield (DriftContested if one.contested else DriftDetected)(now, key, one, left.words)
         if one.choice is Drift.HOLD:
             yield DriftHeld(now, key, one, left.words, left.since + hold_for)

@@ -54,6 +54,8 @@ def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
         there = live.objects.get(manifest.key)
         if there is None:
             return terms.impersonation is not None and _hindrance(manifest, bundle, None, terms) is None
+        if _is_contested(manifest, terms):
+            return False
         return _hindrance(manifest, bundle, there, terms) is None and not ownership.holds(there, probe(manifest, there, terms))
 
     return tuple(manifest for manifest in bundle.manifests.values() if is_undecided(manifest))
@@ -164,6 +166,9 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
             return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, gone, terms), gone)
         if answer is not None and answer.refused:
             return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
+        if _is_contested(manifest, terms):
+            gone = drift.contested(drift.gone(Drift.CORRECT))
+            return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, gone), gone)
         new: Body = defaults.defaulted(stamps.stamped(manifest, stamps.of(manifest, terms.stamp)))
         deleted = drift.gone(Drift.CORRECT) if drift.is_drift(manifest, terms) else None
         return _Judged(_change(Operation.CREATE, manifest, None, new, live), drifted=deleted)
@@ -171,7 +176,7 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if answer is not None and answer.conflicts:
         return _Judged(None, conflict(key, answer.conflicts))
-    if plainly:
+    if plainly and not _is_contested(manifest, terms):  # nobody was asked about what is contested
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
     wanted = probe(manifest, old, terms)
     if answer is not None and answer.body is not None:
@@ -182,9 +187,14 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     if answer is not None and answer.body is not None and _unchanged(old, answer.body) and not fields.compare(old, new):
         return _Judged(_change(Operation.KEEP, manifest, old, old, live))
     differing = fields.compare(old, new)
-    if not differing or not drift.is_drift(manifest, terms):
+    if not differing and _is_contested(manifest, terms):
+        return _Judged(_change(Operation.KEEP, manifest, old, old, live))
+    if all(map(drift.is_own, differing)) or not drift.is_drift(manifest, terms):
         return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
     found = drift.found(old, differing, live.revisions.get(key, ()), drift.choice(manifest, old, terms))
+    if found.choice is Drift.CORRECT and _is_contested(manifest, terms):
+        found = drift.contested(found)
+        return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, found), found)
     if found.choice is Drift.CORRECT:
         return _Judged(_change(Operation.UPDATE, manifest, old, new, live), drifted=found)
     # Its template is no commit's: no revision is said of it.
@@ -252,6 +262,15 @@ def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
     """Which fields others own, and what to do about it."""
     told = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
     return Refusal("conflict", f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts", key)
+
+
+def _is_contested(manifest: Manifest, terms: Terms) -> bool:
+    return manifest.key in terms.contested and drift.is_drift(manifest, terms)
+
+
+def _contested(key: Key, drifted: Drifted) -> Refusal:
+    told = f"{key} was {drift.words(drifted)}; that comes back after each correction, so the next one waits"
+    return Refusal("contested", f"{told}. Stop the other writer, or leave the field to it (apply.ignore)", key)
 
 
 def _drifted(key: Key, drifted: Drifted, terms: Terms) -> Refusal:

@@ -39,7 +39,9 @@ class Terms:
 
     `condemned` are the objects whose deletion was approved before, and `left` is the drift that stood then; `now` and `hold_for` in
     seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent. `inventory` holds what was
-    applied and not yet deleted, None where that was lost; `agents` which agent of the repository each of these came from.
+    applied and not yet deleted, None where that was lost; `agents` which agent of the repository each of these came from. Drift of
+    `contested` objects comes back at once and is not corrected now. `live_words`: annotations that steer us count also where they
+    were written in the cluster.
     """
 
     stamp: Stamp
@@ -57,6 +59,8 @@ class Terms:
     impersonation: Impersonation | None = None
     allowed: Allowed = EVERYTHING
     neighbours: Neighbours = ALONE
+    contested: frozenset[Key] = frozenset()
+    live_words: bool = True
     inventory: Set[Key] | None = None
     agents: Mapping[Key, str] = field(default_factory=dict)
 

@@ -145,12 +145,8 @@ class Metrics:
                 self._passes.labels("failure").inc()
             case deployment.Applied(change=change):
                 self._writes.labels(change.operation.value).inc()
-            case deployment.DriftDetected(drifted=drifted) if drifted.choice is Drift.REPORT:
-                self._drift.labels("reported").inc()
-            case deployment.DriftHeld():
-                self._drift.labels("held").inc()
-            case deployment.DriftCorrected():
-                self._drift.labels("corrected").inc()
+            case deployment.DriftFact():
+                self._drifted(told)
             case deployment.CommitRejected():
                 self._rejected.inc()
             case record.TaskRestarted(task=task):
@@ -159,6 +155,19 @@ class Metrics:
                 self._differed.labels(what.value).inc()
             case record.Compared(differences=differences):
                 self._compared.labels("differed" if differences else "agreed").inc()
+            case _:
+                pass
+
+    def _drifted(self, told: deployment.DriftFact) -> None:
+        match told:
+            case deployment.DriftDetected(drifted=drifted) if drifted.choice is Drift.REPORT:
+                self._drift.labels("reported").inc()
+            case deployment.DriftHeld():
+                self._drift.labels("held").inc()
+            case deployment.DriftCorrected():
+                self._drift.labels("corrected").inc()
+            case deployment.DriftContested():
+                self._drift.labels("contested").inc()
             case _:
                 pass
 

@@ -79,7 +79,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
             return _news(Topic.REJECTED, told.at, message, mark="once", repository=repository, commit=commit or "")
         case trust.VerificationFailed(commit=commit):
             topic = Topic.REJECTED
-        case deployment.DriftDetected(object=key):
+        case deployment.DriftDetected(object=key) | deployment.DriftContested(object=key):
             about = key if key.is_daemonset else None
             return _news(Topic.DRIFT, told.at, words.line(told) or "", repository=repository, key=about)
         case deployment.NotApplied(refusal=refusal) if refusal.guard not in _PASSING:

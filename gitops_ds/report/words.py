@@ -126,6 +126,8 @@ def _drift(told: deployment.DriftFact) -> str:
             return f"drift: {key} is as Git says again"
         case deployment.DriftHeld(object=key, until=until):
             return f"drift: {key} is held until {timestamps.text(until)}, then it is corrected"
+        case deployment.DriftContested(object=key, words=words):
+            return f"drift: {key} was {words}; that comes back after each correction, so the next one waits"
         case _:
             choice = told.drifted.choice
             left = "" if choice is Drift.CORRECT else f"; left so, for drift is set to {choice}"

@@ -57,6 +57,8 @@ class History:
     commits: list[str] = field(default_factory=list)
     at: int = -1
     unreachable: bool = False
+    files_away: bool = False
+    answers: asyncio.Event | None = None  # the server hangs until it is set
     looks: int = 0
     meanwhile: Callable[[], None] = lambda: None
 
@@ -71,12 +73,16 @@ class History:
     async def tip(self) -> CommitId:
         self.looks += 1
         self.meanwhile()
+        if self.answers is not None:
+            await self.answers.wait()
         if self.unreachable:
             raise errors.SourceUnreachable("the server gave no answer")
         return self.id(self.at)
 
     async def snapshot(self, commit: CommitId) -> Snapshot:
         index = int(commit, 16) - 1
+        if self.files_away and index == self.at:
+            raise errors.SourceUnreachable("the server gave no files")
         info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", f"commit {index + 1}")
         return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
 

@@ -1,0 +1,48 @@
+"""Drift that comes back at once is corrected later and later, so that two writers of one field do not fight without end. Pure.
+
+Each correction of a template is a new revision, and a rollout. Two corrections are made at once; from the third one in a row each waits
+twice as long as the one before, up to the interval at which a quiet cluster is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gitops_ds.model.objects import Key
+
+AT_ONCE = 2  # corrections in a row that do not wait
+QUIET = 60.0  # seconds; drift that comes back after a longer time, and twice the last wait, begins a new row
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Corrections of one object in a row: how many, when the last one was, and for how many seconds the next one waits."""
+
+    count: int
+    at: float
+    wait: float
+
+
+Rows = Mapping[Key, Row]
+
+
+def corrected(rows: Rows, keys: Iterable[Key], now: float, waits: tuple[float, float]) -> Rows:
+    """The rows after these corrections; `waits` are the first and the longest wait in seconds. Rows that ended are dropped."""
+    first, longest = waits
+    going = {key: row for key, row in rows.items() if now - row.at <= max(QUIET, 2 * row.wait)}
+    for key in keys:
+        count = going[key].count + 1 if key in going else 1
+        wait = 0.0 if count < AT_ONCE else min(first * 2.0 ** min(count - AT_ONCE, 16), longest)
+        going[key] = Row(count, now, wait)
+    return going
+
+
+def contested(rows: Rows, now: float) -> frozenset[Key]:
+    """The objects whose correction waits."""
+    return frozenset(key for key, row in rows.items() if now < row.at + row.wait)
+
+
+def due(rows: Rows, keys: Iterable[Key]) -> float:
+    """When the first of these may be corrected again."""
+    return min((rows[key].at + rows[key].wait for key in keys if key in rows), default=float("inf"))
