@@ -161,17 +161,7 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     if hindrance := _hindrance(manifest, bundle, old, terms):
         return _Judged(None, hindrance)
     if old is None:
-        if drift.is_left(manifest, None, terms):
-            gone = drift.gone(drift.choice(manifest, None, terms))
-            return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, gone, terms), gone)
-        if answer is not None and answer.refused:
-            return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
-        if _is_contested(manifest, terms):
-            gone = drift.contested(drift.gone(Drift.CORRECT))
-            return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, gone), gone)
-        new: Body = defaults.defaulted(stamps.stamped(manifest, stamps.of(manifest, terms.stamp)))
-        deleted = drift.gone(Drift.CORRECT) if drift.is_drift(manifest, terms) else None
-        return _Judged(_change(Operation.CREATE, manifest, None, new, live), drifted=deleted)
+        return _judge_missing(manifest, live, terms, answer)
     if answer is not None and answer.refused:
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if answer is not None and answer.conflicts:
@@ -199,6 +189,22 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
         return _Judged(_change(Operation.UPDATE, manifest, old, new, live), drifted=found)
     # Its template is no commit's: no revision is said of it.
     return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, found, terms), found)
+
+
+def _judge_missing(manifest: Manifest, live: Live, terms: Terms, answer: Answer | None) -> _Judged:
+    """The change for an object that is not in the cluster."""
+    key = manifest.key
+    if drift.is_left(manifest, None, terms):
+        gone = drift.gone(drift.choice(manifest, None, terms))
+        return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, gone, terms), gone)
+    if answer is not None and answer.refused:
+        return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
+    if _is_contested(manifest, terms):
+        gone = drift.contested(drift.gone(Drift.CORRECT))
+        return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, gone), gone)
+    new: Body = defaults.defaulted(stamps.stamped(manifest, stamps.of(manifest, terms.stamp)))
+    deleted = drift.gone(Drift.CORRECT) if drift.is_drift(manifest, terms) else None
+    return _Judged(_change(Operation.CREATE, manifest, None, new, live), drifted=deleted)
 
 
 def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:

@@ -178,7 +178,9 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         scene.loop.stop()
         heard: list[Record] = []
         place = Place(scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git")
-        source = choosing.Source(scene.history.tip, scene.history.snapshot, scene.history.movement, choosing.at_once(prepare.prepare))
+        source = choosing.Source(
+            scene.history.tip, scene.history.snapshot, scene.history.movement, choosing.at_once(prepare.prepare)
+        )
         timing = sync.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
         loop = sync.Loop(source, place, Asked(patience=0.0), heard.append, timing)
         running = asyncio.create_task(loop.run())

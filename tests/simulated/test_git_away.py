@@ -128,7 +128,13 @@ class Signed:
 async def loop_of(signed: Signed, cluster: simulated.Cluster, heard: list[Record], *, follows: bool) -> sync.Loop:
     history = signed.history
     source = choosing.Source(
-        history.tip, history.snapshot, signed.moved, choosing.at_once(prepare.prepare), signed.verify, signed.verify_kept, follows_rewrites=follows
+        history.tip,
+        history.snapshot,
+        signed.moved,
+        choosing.at_once(prepare.prepare),
+        signed.verify,
+        signed.verify_kept,
+        follows_rewrites=follows,
     )
     place, timing = (
         Place(cluster.client(), "gitops-ds", "test", "memory"),
