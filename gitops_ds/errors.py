@@ -28,7 +28,8 @@
         ├── AlreadyExists          409 AlreadyExists
         ├── Conflict               409 Conflict, retry
         ├── Expired                410, retry: list again
-        ├── Invalid                422 and 400: the object is refused
+        ├── Invalid                422: the object is refused
+        ├── BadRequest             400, 413, 415: the request is refused; also an admission webhook that gives no code
         ├── TooManyRequests        429, retry after `retry_after` seconds
         └── ServerFault            5xx, retry
 
@@ -188,7 +189,11 @@ class Expired(ClusterError):
 
 
 class Invalid(ClusterError):
-    """400 or 422: the object is refused."""
+    """422: the object is refused."""
+
+
+class BadRequest(ClusterError):
+    """400, 413 or 415: the request is refused, by the server or by an admission webhook that denies without a code."""
 
 
 class TooManyRequests(ClusterError):

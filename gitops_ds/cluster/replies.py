@@ -13,13 +13,13 @@ import orjson
 from gitops_ds import errors
 
 _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
-    400: errors.Invalid,
+    400: errors.BadRequest,
     401: errors.Unauthorized,
     403: errors.Forbidden,
     404: errors.NotFound,
     410: errors.Expired,
-    413: errors.Invalid,
-    415: errors.Invalid,
+    413: errors.BadRequest,
+    415: errors.BadRequest,
     422: errors.Invalid,
     429: errors.TooManyRequests,
 }

@@ -84,7 +84,7 @@ async def _ask(writer: Writer, manifest: Manifest) -> Answer:
             return await _ask_for_new(cluster, writer, manifest)
         body, resource = make.probe(manifest, live, writer.terms), writer.resources[manifest.key]
         return await _ask_both_ways(cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts))
-    except (errors.Invalid, errors.Forbidden, errors.ServerFault) as error:
+    except (errors.Invalid, errors.BadRequest, errors.Forbidden, errors.ServerFault) as error:
         return Answer(refused=str(error))
 
 

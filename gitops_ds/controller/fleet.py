@@ -79,7 +79,7 @@ async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agen
 async def _state(cluster: Cluster, namespace: str, id: str) -> State:
     try:
         return await state.load(cluster, namespace, id)
-    except (errors.Forbidden, errors.Invalid):  # a reader without that right still sees the fleet
+    except (errors.Forbidden, errors.Invalid, errors.BadRequest):  # a reader without that right still sees the fleet
         return State()
 
 

@@ -19,10 +19,9 @@ from gitops_ds.core.rivals import Rivals
 from gitops_ds.core.rooms import Rooms
 from gitops_ds.core.shadow import Shadow
 from gitops_ds.core.workqueue import WorkQueue
-from gitops_ds.errors import ClusterError
 from gitops_ds.kinds import pods
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.decision import Observation
+from gitops_ds.model.decision import Action, Observation
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
@@ -61,6 +60,7 @@ class Controller:
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
+        self._refused: dict[Key, tuple[Action, ...]] = {}
         self._news = asyncio.Event()
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._heard: dict[Resource, float] = {}
@@ -241,34 +241,37 @@ class Controller:
     async def _turn(self, stage: perform.Stage, key: Key) -> None:
         failed = False
         try:
-            failed = bool(await self._look_and_act(stage, key))
+            failed = await self._look_and_act(stage, key)
         finally:
             self._queue.done(key, asyncio.get_running_loop().time(), failed)
             self._news.set()
 
-    async def _look_and_act(self, stage: perform.Stage, key: Key) -> tuple[ClusterError, ...]:
-        """One turn; returns the errors for which it has to be taken again."""
+    async def _look_and_act(self, stage: perform.Stage, key: Key) -> bool:
+        """One turn; returns whether it failed, in whole or in part, and has to be taken again, later each time."""
         seen = self.observe(key)
         if seen is None:
             self._queue.forget(key)
             self._shadow.forget(key)
-            return ()
+            self._refused.pop(key, None)
+            return False
         match self._powers:
             case Powers.PACE:
-                return ()  # no agent has a rollout policy yet
+                return False  # no agent has a rollout policy yet
             case Powers.OBSERVE:
                 self._compare(seen)
-                return ()
+                return False
             case Powers.FULL:
                 decision = decide.decide(seen)
                 self._emit(Decided(seen.now, key, decision, True, seen))
                 self._cache.remember(seen.daemonset, decision)
                 if self._rooms is not None:
                     self._rooms.remember(key, decision)
-                outcome = await perform.perform(stage, seen.daemonset, decision)
-                if not outcome.errors:
-                    self._come_back(key, decision.wake_after, outcome.wrote)
-                return outcome.errors
+                outcome = await perform.perform(stage, seen.daemonset, decision, self._refused.pop(key, ()))
+                if outcome.refused:
+                    self._refused[key] = outcome.refused
+                failed = bool(outcome.errors or outcome.refused)
+                self._come_back(key, decision.wake_after, outcome.wrote and not failed)
+                return failed
 
     def _compare(self, seen: Observation) -> None:
         """A turn that performs nothing: it tells what would be done, and whether somebody else did so."""
@@ -284,7 +287,8 @@ class Controller:
     def _come_back(self, key: Key, wake_after: float | None, wrote: bool) -> None:
         """A turn that did something is followed by another, which sees it done; else time alone may bring the next.
 
-        An action that comes to nothing each time (a revision that can't be changed) must not be tried in a circle.
+        An action that comes to nothing each time (a revision that can't be changed) must not be tried in a circle: a turn in which
+        something was refused is followed by the queue's next try, and time all the same brings one where it changes the answer.
         """
         now = asyncio.get_running_loop().time()
         if wrote:

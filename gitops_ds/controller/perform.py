@@ -7,16 +7,16 @@ stands on is missing: `observedGeneration` promises that the template has its re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gitops_ds.core import pod_bodies
 from gitops_ds.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound, NotLeading
-from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.kinds import daemonsets, pods, requirements, revisions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType
-from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.decision import (
     Action,
     Adopt,
@@ -35,6 +35,8 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, K
 from gitops_ds.model.record import ActionFailed, Emit, Performed, StatusFailed, StatusWritten
 
 Remember = Callable[[Resource, Body], None]
+
+_Patched = Adopt | Release | RelabelPod | LabelRevision | RenumberRevision
 
 _NAMES_TO_TRY = 5
 
@@ -55,15 +57,20 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The errors, for which the turn has to be taken again, and whether any action changed something or showed it changed."""
+    """What became of a decision.
+
+    `errors` ended it, and it has to be taken again. `refused` are the actions that the API server did not carry out, also those
+    that are left at that; each further try comes later. `wrote`: the next observation is another one.
+    """
 
     errors: tuple[ClusterError, ...]
     wrote: bool
+    refused: tuple[Action, ...] = ()
 
 
-async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision) -> Outcome:
-    """Performs it."""
-    turn = _Turn(stage, daemonset)
+async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision, refused: Collection[Action] = ()) -> Outcome:
+    """Performs it; of pods to create or delete those that were refused the last time come last, so that they hold up no other."""
+    turn = _Turn(stage, daemonset, frozenset(map(_target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -74,21 +81,22 @@ async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision) -> Out
     wrote = turn.wrote
     if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
-    return Outcome(tuple(errors), wrote)
+    return Outcome(tuple(errors), wrote, tuple(turn.refused))
 
 
 class _Turn:
-    def __init__(self, stage: Stage, daemonset: DaemonSet) -> None:
-        self.stage, self.daemonset = stage, daemonset
+    def __init__(self, stage: Stage, daemonset: DaemonSet, last: Set[str]) -> None:
+        self.stage, self.daemonset, self.last = stage, daemonset, last
+        self.refused: list[Action] = []
         self.namespace = daemonset.key.namespace
         self.wrote = False
         self._confirmed = False
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Creates of pods by slow start and then deletes all at once; everything else in order, up to the first error."""
+        """Creates of pods and then deletes by slow start; everything else in order, up to the first error."""
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
-        errors = await self._slowly(creates) + await self._together(deletes)
+        errors = await self._slowly(creates) + await self._slowly(deletes)
         for action in actions:
             if errors:
                 break
@@ -111,11 +119,12 @@ class _Turn:
         self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key, status))
         return []
 
-    async def _slowly(self, creates: Sequence[CreatePod]) -> list[ClusterError]:
+    async def _slowly(self, actions: Sequence[CreatePod | DeletePod]) -> list[ClusterError]:
         """Batches of 1, 2, 4 and so on: when every create is refused (a quota, a webhook), few are tried."""
         done, batch = 0, 1
-        while done < len(creates):
-            errors = await self._together(creates[done : done + batch])
+        ordered = sorted(actions, key=lambda action: _target(action) in self.last) if self.last else actions
+        while done < len(ordered):
+            errors = await self._together(ordered[done : done + batch])
             if errors:
                 return errors
             done, batch = done + batch, batch * 2
@@ -135,6 +144,7 @@ class _Turn:
             if _terminating_namespace(error):
                 return None
             stage.emit(ActionFailed(stage.clock(), key, action, error))
+            self.refused.append(action)
             return None if _is_final(action, error) else error
         if named is not None:
             stage.emit(Performed(stage.clock(), key, action, named))
@@ -146,19 +156,17 @@ class _Turn:
             case CreatePod():
                 return await self._create_pod(action)
             case DeletePod(key=key, uid=uid):
-                return await self._delete(POD, key, uid)
+                return await self._delete(action, POD, key, uid)
             case DeleteRevision(key=key, uid=uid):
-                return await self._delete(CONTROLLER_REVISION, key, uid)
-            case RelabelPod(key=key, uid=uid, hash=hash):
-                return await self._patch(key, _labelled(uid, hash), PatchType.MERGE)
-            case LabelRevision(key=key, uid=uid, hash=hash):
-                return await self._patch(key, _labelled(uid, hash), PatchType.MERGE)
-            case RenumberRevision(key=key, uid=uid, number=number):
-                return await self._patch(key, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE)
-            case Adopt(key=key, uid=uid):
-                return await self._adopt(key, uid)
-            case Release(key=key, uid=uid):
-                return await self._release(key, uid)
+                return await self._delete(action, CONTROLLER_REVISION, key, uid)
+            case RelabelPod(uid=uid, hash=hash) | LabelRevision(uid=uid, hash=hash):
+                return await self._patch(action, _labelled(uid, hash), PatchType.MERGE)
+            case RenumberRevision(uid=uid, number=number):
+                return await self._patch(action, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE)
+            case Adopt(uid=uid):
+                return await self._adopt(action, uid)
+            case Release(uid=uid):
+                return await self._release(action, uid)
             case CreateRevision():
                 return await self._create_revision(action)
 
@@ -168,7 +176,7 @@ class _Turn:
             name = pod_bodies.name(action.seed, attempt)
             body = {**action.body, "metadata": {**action.body["metadata"], "name": name}}
             try:
-                return self._keep(POD, await self.stage.cluster.create(POD, body))
+                return self._keep(POD, await self.stage.cluster.create(POD, body), action)
             except AlreadyExists:
                 if await self._is_ours(name, action.node):
                     return None
@@ -189,32 +197,44 @@ class _Turn:
             raise Conflict(f"the pod {self.namespace}/{name} is ending, which was not known yet", 409, "Conflict")
         return True
 
-    async def _delete(self, resource: Resource, key: Key, uid: str) -> Key | None:
+    async def _delete(self, action: Action, resource: Resource, key: Key, uid: str) -> Key | None:
         try:
             reply = await self.stage.cluster.delete(resource, key.namespace, key.name, uid=uid)
         except NotFound:
-            return None  # gone already; a conflict (another object bears the name) means that our view is old: look again
-        self.wrote = True
-        if resource == POD and reply.get("kind") == POD.kind:
-            self._keep(POD, _ending(reply))
-        return key
+            self._gone(action)  # a conflict (another object bears the name) is an error
+            return None
+        if reply.get("kind") == resource.kind:
+            self._keep(resource, _ending(reply))
+        return key  # a revision that went at once comes with its event, and nothing waits for that
 
-    async def _adopt(self, key: Key, uid: str) -> Key | None:
+    def _gone(self, action: Action) -> None:
+        """Nothing is left to do, but our view is old: while it stays so, each look comes later."""
+        self.refused.append(action)
+
+    async def _adopt(self, action: Adopt, uid: str) -> Key | None:
         await self._confirm()
         owner = {"ownerReferences": [revisions.owner_reference(self.daemonset)], "uid": uid}
-        return await self._patch(key, {"metadata": owner}, PatchType.STRATEGIC)
+        return await self._patch(action, {"metadata": owner}, PatchType.STRATEGIC)
 
-    async def _release(self, key: Key, uid: str) -> Key | None:
+    async def _release(self, action: Release, uid: str) -> Key | None:
         references = [{"$patch": "delete", "uid": self.daemonset.uid}]
-        return await self._patch(key, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC)
+        return await self._patch(action, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC)
 
-    async def _patch(self, key: Key, patch: Body, type: PatchType) -> Key | None:
-        """Patches a pod or a revision; the UID in the patch makes sure that it is the one that was seen."""
+    async def _patch(self, action: _Patched, patch: Body, type: PatchType) -> Key | None:
+        """Patches a pod or a revision; the UID in the patch makes sure that it is the one that was seen.
+
+        One that is gone needs no release and no other label; what was to be decided upon (an adoption, a revision) is an error.
+        """
+        key = action.key
         resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
         try:
-            return self._keep(resource, await self.stage.cluster.patch(resource, key.namespace, key.name, patch, type=type))
+            reply = await self.stage.cluster.patch(resource, key.namespace, key.name, patch, type=type)
         except NotFound:
-            return None
+            if isinstance(action, Release | RelabelPod):
+                self._gone(action)
+                return None
+            raise
+        return self._keep(resource, reply, action)
 
     async def _confirm(self) -> None:
         """Before anything is adopted: is the DaemonSet still itself, and stays? One look for the whole turn."""
@@ -228,12 +248,12 @@ class _Turn:
     async def _create_revision(self, action: CreateRevision) -> Key | None:
         """A taken name is the same template (then it serves), or a collision: the next turn hashes with a higher count."""
         try:
-            return self._keep(CONTROLLER_REVISION, await self.stage.cluster.create(CONTROLLER_REVISION, action.body))
+            return self._keep(CONTROLLER_REVISION, await self.stage.cluster.create(CONTROLLER_REVISION, action.body), action)
         except AlreadyExists:
             body = await self.stage.cluster.get(CONTROLLER_REVISION, self.namespace, action.key.name)
             template = revisions.template_of(body)
             if template is not None and revisions.same_template(template, self.daemonset.template):
-                self._keep(CONTROLLER_REVISION, body)
+                self.stage.remember(CONTROLLER_REVISION, body)
                 return None
             await self._count_collision(action)
             raise
@@ -249,9 +269,13 @@ class _Turn:
         name = self.daemonset.key.name
         self._keep(DAEMONSET, await self.stage.cluster.patch(DAEMONSET, self.namespace, name, patch, subresource="status"))
 
-    def _keep(self, resource: Resource, reply: Body) -> Key:
-        self.wrote = True
+    def _keep(self, resource: Resource, reply: Body, action: Action | None = None) -> Key:
+        """Remembers a reply. Raises Conflict where it does not show what the action was for: the next turn would do the same."""
         self.stage.remember(resource, reply)
+        if action is not None and not _shows(action, reply, self.daemonset):
+            message = f"{self.daemonset.key}: the API server took a write and did not keep it: an admission webhook may undo it"
+            raise Conflict(message, 409, "Conflict")
+        self.wrote = True
         return key_of({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": reply.get("metadata") or {}})
 
 
@@ -260,17 +284,46 @@ def _labelled(uid: str, hash: str) -> dict[str, Any]:
 
 
 def _ending(pod: Body) -> Body:
-    """A pod in the reply to its deletion; where it went at once the reply may lack the time of deletion."""
+    """An object in the reply to its deletion; where it went at once the reply may lack the time of deletion."""
     metadata = pod.get("metadata") or {}
     return {**pod, "metadata": {"deletionTimestamp": metadata.get("creationTimestamp", ""), **metadata}}
 
 
 def _is_final(action: Action, error: ClusterError) -> bool:
-    """Whether trying again is of no use, and the object is left alone.
+    """Whether the object is left alone and the decision goes on, which then may not build upon the action.
 
     A patch gets 422 for another UID, and for a revision whose data somebody wrote in other bytes than ours: it can't be changed.
+    Upstream leaves only a release at that (controller_ref_manager.go, ReleasePod).
     """
-    return isinstance(error, Invalid) and isinstance(action, RelabelPod | Adopt | Release | LabelRevision | RenumberRevision)
+    return isinstance(error, Invalid) and isinstance(action, Release | LabelRevision | RenumberRevision)
+
+
+def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
+    """Whether the object in the reply is as the action wants it."""
+    metadata = reply.get("metadata") or {}
+    labels, owner = metadata.get("labels") or {}, pods.controller_of(metadata)
+    match action:
+        case CreatePod():
+            return _owns(daemonset, owner) and requirements.all_match(daemonset.selector or (), labels)
+        case Adopt() | CreateRevision():
+            return _owns(daemonset, owner)
+        case Release():
+            return not _owns(daemonset, owner)
+        case RelabelPod(hash=hash) | LabelRevision(hash=hash):
+            return bool(labels.get(names.REVISION_HASH) == hash)
+        case RenumberRevision(number=number):
+            return bool(reply.get("revision") == number)
+        case DeletePod() | DeleteRevision():
+            return "deletionTimestamp" in metadata
+
+
+def _owns(daemonset: DaemonSet, owner: Owner | None) -> bool:
+    return owner is not None and owner.uid == daemonset.uid
+
+
+def _target(action: Action) -> str:
+    """What an action is about: a node, or an object."""
+    return action.node if isinstance(action, CreatePod) else str(action.key)
 
 
 def _terminating_namespace(error: ClusterError) -> bool:

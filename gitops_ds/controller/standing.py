@@ -18,7 +18,7 @@ from gitops_ds.core.attribution import DEADLINE, Scope
 from gitops_ds.core.coverage import Lost
 from gitops_ds.core.health import Course
 from gitops_ds.core.rollouts import Rollout
-from gitops_ds.errors import ClusterError, Forbidden, Invalid
+from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
@@ -252,7 +252,11 @@ class Standings:
 
 def is_refusal(error: ClusterError) -> bool:
     """Whether the API server took the request and said no: a quota, a policy, a webhook, also one that does not answer."""
-    return isinstance(error, Forbidden | Invalid) or "admission webhook" in str(error) or "failed calling webhook" in str(error)
+    return (
+        isinstance(error, BadRequest | Forbidden | Invalid)
+        or "admission webhook" in str(error)
+        or "failed calling webhook" in str(error)
+    )
 
 
 def _same(one: Agent | None, other: Agent | None) -> bool:

@@ -6,7 +6,7 @@ that decisions need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 
 from gitops_ds.core.owned import Owned
 from gitops_ds.core.pods import FORGET_AFTER
-from gitops_ds.core.written import Written
+from gitops_ds.core.written import LAPSES_AFTER, Written
 from gitops_ds.kinds import daemonsets, eligibility, nodes, pods, requirements, revisions
 from gitops_ds.kinds.eligibility import Placement, Placer
 from gitops_ds.model.cluster import EventType
@@ -36,6 +36,11 @@ class _Memory:
     backoffs: dict[str, Backoff] = field(default_factory=dict)
     vanished: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def nodes(self) -> Set[str]:
+        """The nodes of which anything is remembered."""
+        return self.backoffs.keys() | self.vanished.keys()
+
 
 class Cache:
     """The objects of one cluster. One writer (the watches and the performer), read by `observe`."""
@@ -45,6 +50,8 @@ class Cache:
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
         self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
+        self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
+        self._wanted: dict[str, tuple[Body, int | None, str]] = {}  # by UID of a DaemonSet: the name of its template's revision
         self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
         self._written_pods: Written[Pod] = Written()
         self._written_revisions: Written[Revision] = Written()
@@ -98,12 +105,15 @@ class Cache:
             found = {node.name: node for node in map(nodes.node_of, items)}
             if moved := found != self._nodes:
                 self._nodes, self._sorted_nodes = found, None
+                self._forget_nodes({name for memory in self._memories.values() for name in memory.nodes} - found.keys())
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
             self._written_pods.reset(version)
         elif resource == CONTROLLER_REVISION:
-            self._revisions.replace(r for r in map(revisions.revision_of, items) if r is not None)
+            known = [r for r in map(revisions.revision_of, items) if r is not None]
+            self._revisions.replace(known)
+            self._revision_uids = {(_scope_of_revision(r)[1], r.name): r.uid for r in known}
             self._written_revisions.reset(version)
         touched |= set(self._daemonsets)
         if moved:
@@ -175,7 +185,33 @@ class Cache:
             revisions=tuple(sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))),
             backoffs=dict(memory.backoffs),
             vanished=dict(memory.vanished),
+            namesake=self._namesake(daemonset),
+            unshown=self._unshown(daemonset, now),
         )
+
+    def _unshown(self, daemonset: DaemonSet, now: float) -> int:
+        """How many pods were created a short time ago that the watch has not shown yet."""
+        return sum(
+            1
+            for uid, pod in self._written_pods
+            if _scope_of_pod(pod)[0] == daemonset.uid and self._pods.get(uid) is None and now - pod.created < LAPSES_AFTER
+        )
+
+    def _namesake(self, daemonset: DaemonSet) -> Revision | None:
+        """The revision of somebody else under the name that the one of this template gets."""
+        template, count, name = self._wanted.get(daemonset.uid, (None, None, ""))
+        if template is not daemonset.template or count != daemonset.collision_count:
+            name = revisions.name_for(daemonset)
+            self._wanted[daemonset.uid] = daemonset.template, daemonset.collision_count, name
+        written = {revision.name: revision for _, revision in self._written_revisions}
+        uid = self._revision_uids.get((daemonset.key.namespace, name), "")
+        found = written.get(name) or self._revisions.get(uid)
+        return None if found is None or self._counts(daemonset, found) else found
+
+    def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
+        """Whether it is the DaemonSet's, or an orphan that it selects."""
+        owner, namespace = _scope_of_revision(revision)
+        return owner == daemonset.uid or (not owner and _selects(daemonset, namespace, revisions.labels_of(revision)))
 
     def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
         """Its own and the orphans that it selects, as the own writes left them."""
@@ -188,12 +224,8 @@ class Cache:
 
     def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
         known = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
-        found = []
-        for revision in _overlaid(known, self._written_revisions, lambda revision: revision.uid):
-            owner, namespace = _scope_of_revision(revision)
-            if owner == daemonset.uid or (not owner and _selects(daemonset, namespace, revisions.labels_of(revision))):
-                found.append(revision)
-        return found
+        overlaid = _overlaid(known, self._written_revisions, lambda revision: revision.uid)
+        return [revision for revision in overlaid if self._counts(daemonset, revision)]
 
     def _advance(self, resource: Resource, version: str) -> None:
         if (written := self._written_of(resource)) is not None:
@@ -209,8 +241,8 @@ class Cache:
     def _daemonset(self, daemonset: DaemonSet, gone: bool) -> set[Key]:
         before = self._daemonsets.get(daemonset.key)
         if before is not None and (gone or before.uid != daemonset.uid):
-            self._memories.pop(before.uid, None)
-            self._placers.pop(before.uid, None)
+            for kept in (self._memories, self._placers, self._wanted):
+                kept.pop(before.uid, None)
         if gone:
             if before is None or before.uid == daemonset.uid:
                 self._daemonsets.pop(daemonset.key, None)
@@ -224,6 +256,7 @@ class Cache:
         before = self._nodes.get(node.name)
         if gone:
             self._nodes.pop(node.name, None)
+            self._forget_nodes({node.name})
         elif before == node:
             return set()
         else:
@@ -248,7 +281,8 @@ class Cache:
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         if gone:
             self._vanish(before or pod)
-            return self._owners(pod.owner, pod.namespace)
+            orphaned = pod.owner is None  # its adoption, which was refused, may have held everything up
+            return self._selecting(pod.namespace, pod.labels) if orphaned else self._owners(pod.owner, pod.namespace)
         if before is not None and msgspec.structs.replace(before, version=pod.version) == pod:
             return set()
         keys = self._owners(pod.owner, pod.namespace) | self._owners(before.owner if before else None, pod.namespace)
@@ -261,9 +295,15 @@ class Cache:
         before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
         owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
         keys = self._owners(revisions.owner_of(before) if before else None, namespace)
+        if not gone:
+            self._revision_uids[namespace, revision.name] = revision.uid
+        else:
+            if self._revision_uids.get((namespace, revision.name)) == revision.uid:
+                del self._revision_uids[namespace, revision.name]
+            keys |= {key for key in self._daemonsets if key.namespace == namespace and revision.name.startswith(f"{key.name}-")}
         if owner is not None and (gone or before is not None):
             keys |= self._owners(owner, namespace)
-        if owner is None and not gone:
+        if owner is None:
             keys |= self._selecting(namespace, revisions.labels_of(revision))
         self._moved |= self._owners(owner, namespace)
         return keys
@@ -280,7 +320,7 @@ class Cache:
         return {key} if daemonset is not None and daemonset.uid == owner.uid else set()
 
     def _vanish(self, pod: Pod) -> None:
-        if pod.node and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
+        if pod.node in self._nodes and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
             self._memories.setdefault(pod.owner.uid, _Memory()).vanished[pod.node] = pod.uid
 
     def _memory(self, daemonset: DaemonSet) -> _Memory:
@@ -292,6 +332,14 @@ class Cache:
     def _forget_all_but(self, uids: set[str]) -> None:
         self._memories = {uid: memory for uid, memory in self._memories.items() if uid in uids}
         self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
+        self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
+
+    def _forget_nodes(self, names: Set[str]) -> None:
+        """Drops what is remembered of nodes that are gone: an autoscaled cluster has had more of them than it ever has."""
+        for memory in self._memories.values():
+            for name in names:
+                memory.backoffs.pop(name, None)
+                memory.vanished.pop(name, None)
 
 
 def _scope_of_pod(pod: Pod) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that count as the DaemonSet's.
 
-An orphan that will be adopted already counts: if the adoption fails, the later steps of the decision are not taken.
+An orphan counts only once the cluster shows it as adopted: until then nothing may be decided upon it, for the adoption may be
+refused, once or for ever, and what was never ours would be deleted, or one of ours as its duplicate.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What counts as the DaemonSet's, and what has to be written for that."""
+    """What has the DaemonSet as its controller and matches its selector, and the writes that adopt or release the rest."""
 
     pods: tuple[Pod, ...]
     revisions: tuple[Revision, ...]
     actions: tuple[Action, ...]
+
+    @property
+    def adopts(self) -> bool:
+        """Whether an orphan has to be adopted first: then what counts is not complete, and nothing else may be decided."""
+        return any(isinstance(action, Adopt) for action in self.actions)
 
 
 def claim(seen: Observation) -> Claim:
@@ -55,14 +61,12 @@ class _Candidate:
 
 
 def _of_revision(revision: Revision) -> _Candidate:
-    terminating = (revision.raw.get("metadata") or {}).get("deletionTimestamp") is not None
-    return _Candidate(
-        CONTROLLER_REVISION, revision.name, revision.uid, revisions.labels_of(revision), revisions.owner_of(revision), terminating
-    )
+    labels, owner = revisions.labels_of(revision), revisions.owner_of(revision)
+    return _Candidate(CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting)
 
 
 def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _Candidate, actions: list[Action]) -> bool:
-    """Whether it counts as the DaemonSet's; writes down an adoption or a release."""
+    """Whether it is the DaemonSet's already; writes down an adoption or a release."""
     key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
     matches = requirements.all_match(selector, it.labels)
     if it.owner is not None:
@@ -74,4 +78,4 @@ def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _Candidat
     if not matches or it.terminating:
         return False
     actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))
-    return True
+    return False

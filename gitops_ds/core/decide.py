@@ -9,6 +9,8 @@ import msgspec
 from gitops_ds.core import claims, fleet, history, pods, rivals, rollout, status
 from gitops_ds.core.fleet import Fleet
 from gitops_ds.core.history import Past
+from gitops_ds.core.moves import BURST, Moves
+from gitops_ds.core.written import LAPSES_AFTER
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Decision, Observation
 
@@ -19,7 +21,8 @@ def decide(seen: Observation) -> Decision:
     """What to do about one DaemonSet. The same observation always gives the same decision.
 
     A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans. So is the
-    probe for other controllers.
+    probe for other controllers. Where orphans have to be adopted, that is the whole decision: the next one follows when the cluster
+    shows them as adopted (upstream ends the sync on a failed adoption: controller_ref_manager.go, ClaimPods).
     """
     daemonset = seen.daemonset
     if daemonset.selector is None:
@@ -27,16 +30,18 @@ def decide(seen: Observation) -> Decision:
     if daemonset.deleting or rivals.is_probe(daemonset.raw):
         return Decision()
     claim = claims.claim(seen)
-    past = history.construct(daemonset, claim)
+    if claim.adopts:
+        return Decision(steps=(claim.actions,))
+    past = history.construct(daemonset, claim, seen.namesake)
     spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
     settled = pods.settle(spread)
     moves = settled or rollout.pace(spread)
     pruned = history.prune(daemonset, past.old, claim.pods)
-    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, moves.actions, pruned)
+    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, moves.actions(seen.unshown), pruned)
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
         status=status.write(spread),
-        wake_after=_wake_after(spread, settled.wake_at),
+        wake_after=_wake_after(spread, settled.wake_at, _shown_at(seen, moves)),
         backoffs=settled.backoffs,
         unplaced={**settled.unplaced, **moves.unplaced},
     )
@@ -45,7 +50,7 @@ def decide(seen: Observation) -> Decision:
 def layout(seen: Observation) -> Fleet:
     """The pods over the nodes as `decide` sees them, for those who only want to look."""
     claim = claims.claim(seen)
-    past = history.construct(seen.daemonset, claim)
+    past = history.construct(seen.daemonset, claim, seen.namesake)
     return fleet.look(seen, _relabelled(claim.pods, past), past.hash)
 
 
@@ -56,6 +61,12 @@ def _relabelled(all_pods: Sequence[Pod], past: Past) -> Sequence[Pod]:
     return [msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod for pod in all_pods]
 
 
-def _wake_after(spread: Fleet, settle_at: float | None) -> float | None:
-    times = [time for time in (settle_at, status.next_available(spread)) if time is not None]
+def _shown_at(seen: Observation, moves: Moves) -> float | None:
+    """When creates that wait for the watch go on whatever it shows; None where none waits."""
+    waits = seen.unshown and len(moves.creates) + len(moves.later) > BURST - seen.unshown
+    return seen.now + LAPSES_AFTER if waits else None
+
+
+def _wake_after(spread: Fleet, *further: float | None) -> float | None:
+    times = [time for time in (*further, status.next_available(spread)) if time is not None]
     return max(0.0, min(times) - spread.seen.now) if times else None

@@ -10,7 +10,9 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Backoff, Cause, CreatePod, DeletePod
 from gitops_ds.model.objects import POD, Key
 
-BURST = 250  # upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next
+# Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also waits until its watch has shown
+# what it created, five minutes at most (ExpectationsTimeout), lest thousands of nodes pull an image within a second.
+BURST = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,9 @@ class Moves:
         """Whether any pod moves."""
         return bool(self.creates or self.deletes)
 
-    @property
-    def actions(self) -> tuple[Action, ...]:
-        """The first BURST of each kind, creates first."""
-        return (*self.creates[:BURST], *self.deletes[:BURST])
+    def actions(self, unshown: int) -> tuple[Action, ...]:
+        """The first BURST of each kind, creates first; of creates so many fewer as the pods' watch has not shown yet."""
+        return (*self.creates[: max(0, BURST - unshown)], *self.deletes[:BURST])
 
 
 def delete(spot: Spot, pod: Pod, cause: Cause, why: str) -> DeletePod:

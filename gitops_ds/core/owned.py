@@ -24,6 +24,10 @@ class Owned(Generic[T]):
         self._scopes.setdefault(self._scope_of(item), {})[uid] = item
         return before
 
+    def get(self, uid: str) -> T | None:
+        """The object with that UID."""
+        return self._all.get(uid)
+
     def drop(self, uid: str) -> T | None:
         """Forgets an object; returns what was there."""
         before = self._all.pop(uid, None)

@@ -83,6 +83,7 @@ class WorkQueue(Generic[K]):
         else:
             self._failures.pop(key, None)
         self._not_before[key] = now + hold
+        self._sweep(now)
         if key in self._due:
             self._due[key] = max(self._due[key], now + hold)
             self._push(key, self._due[key])
@@ -98,6 +99,15 @@ class WorkQueue(Generic[K]):
         """When the next key can be taken; None when nothing waits, or only keys that are taken."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
+
+    def _sweep(self, now: float) -> None:
+        """Drops what no longer says anything, once there is more of it than of keys at work."""
+        enough = 64 + 4 * (len(self._due) + len(self._taken))
+        if len(self._not_before) > enough:
+            self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        if len(self._heap) > enough:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0] and entry[2] not in self._taken]
+            heapq.heapify(self._heap)
 
     def _push(self, key: K, at: float) -> None:
         self._added += 1

@@ -126,6 +126,8 @@ def _tree(seen: Observation, nodes: Tree) -> Tree:
         "direct": seen.rooms is not None,
         "rooms": seen.rooms or {},
         "own_node": seen.own_node,
+        "namesake": None if seen.namesake is None else seen.namesake.raw,
+        "unshown": seen.unshown,
     }
 
 
@@ -152,6 +154,8 @@ def _observation(tree: Tree) -> Observation:
         vanished=tree["vanished"],
         rooms=tree["rooms"] if tree.get("direct") else None,
         own_node=str(tree.get("own_node", "")),
+        namesake=_revision(tree["namesake"]) if tree.get("namesake") else None,
+        unshown=int(tree.get("unshown", 0)),
     )
 
 

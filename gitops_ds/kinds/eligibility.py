@@ -15,6 +15,8 @@ from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
 
+_TAINTS_KEPT = 256  # sets of taints by placer; an autoscaler writes taints with a time in them, each another one
+
 
 class Placement(Enum):
     """RUN: the node shall have a pod. KEEP: none is made, one that is there stays. EVICT: none may be there."""
@@ -56,6 +58,8 @@ class Placer:
             return Placement.RUN
         known = self._by_taints.get(node.taints)
         if known is None:
+            if len(self._by_taints) >= _TAINTS_KEPT:
+                self._by_taints.clear()
             known = self._by_taints[node.taints] = _placement(tolerations.untolerated(self.tolerations, node.taints))
         return known
 

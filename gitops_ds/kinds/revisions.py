@@ -121,6 +121,11 @@ def owner_reference(daemonset: DaemonSet) -> dict[str, Any]:
     }
 
 
+def name_for(daemonset: DaemonSet) -> str:
+    """The name that a new revision of the DaemonSet's template gets."""
+    return f"{daemonset.key.name}-{hash_of(daemonset.template, daemonset.collision_count)}"
+
+
 def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
     """A new revision that holds the DaemonSet's template, with the template's labels and the DaemonSet's annotations."""
     hash = hash_of(daemonset.template, daemonset.collision_count)

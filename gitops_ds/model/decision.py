@@ -44,7 +44,8 @@ class Observation:
     its namespace that its selector matches; pods sorted by name, revisions by number and name, `nodes` by name. `backoffs` are
     those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish there. `now` is in seconds since
     1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each node has left. `own_node` is where
-    we run ourselves, where that is known: it comes last in a rollout.
+    we run ourselves, where that is known: it comes last in a rollout. `namesake` is a revision that is not among `revisions` and
+    has the name that one of this template gets. `unshown` is how many pods we created that the watch has not shown yet.
     """
 
     now: float
@@ -56,6 +57,8 @@ class Observation:
     vanished: Mapping[str, str] = field(default_factory=dict)
     rooms: Mapping[str, Room] | None = None
     own_node: str = ""
+    namesake: Revision | None = None
+    unshown: int = 0
 
 
 class Cause(StrEnum):

@@ -45,6 +45,11 @@ class Revision:
     raw: Body
     uid: str = ""
 
+    @property
+    def deleting(self) -> bool:
+        """Whether it is being deleted; a finalizer may hold it for long."""
+        return (self.raw.get("metadata") or {}).get("deletionTimestamp") is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:

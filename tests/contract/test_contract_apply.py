@@ -224,7 +224,7 @@ def test_an_apply_is_refused_as_every_other_write(play: Play) -> None:
         await stage.apply(stage.config_map("d", {"a": "1"}))
         with pytest.raises(errors.Conflict, match="the object has been modified"):
             await stage.apply(stage.config_map("d", {"a": "2"}, resourceVersion="1"))
-        with pytest.raises(errors.Invalid, match=r"metadata\.managedFields must be nil"):
+        with pytest.raises(errors.BadRequest, match=r"metadata\.managedFields must be nil"):
             await stage.apply(stage.config_map("d", {"a": "2"}, managedFields=[{"manager": "x"}]))
 
     play(scene)

@@ -72,7 +72,7 @@ def test_selectors_choose_by_labels_and_fields(play: Play) -> None:
 @pytest.mark.parametrize("which", [Selection(labels="a in (b"), Selection(fields="spec.foo=1"), Selection(fields="spec.foo")])
 def test_a_selector_that_cannot_be_read_is_refused(play: Play, which: Selection) -> None:
     async def scene(stage: Stage) -> None:
-        with pytest.raises(errors.Invalid) as caught:
+        with pytest.raises(errors.BadRequest) as caught:
             await stage.cluster.list(DAEMONSET, which)
         assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
 

@@ -364,7 +364,7 @@ def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> No
         await eventually(served)
         changed = (await stage.cluster.apply(gadget, {**body, "spec": {"a": [1, 2]}}, manager="one")).body
         assert (changed["metadata"]["generation"], changed["spec"]) == (2, {"a": [1, 2]})
-        with pytest.raises(errors.Invalid) as caught:
+        with pytest.raises(errors.BadRequest) as caught:
             await stage.cluster.patch(gadget, stage.namespace, "g", {"spec": {"a": [3]}}, type=PatchType.STRATEGIC)
         assert caught.value.status == 415
         await stage.cluster.delete(definitions, "", crd["metadata"]["name"])

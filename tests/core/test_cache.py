@@ -98,7 +98,16 @@ NEWS: list[tuple[str, Apply, bool]] = [
     ("an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"})), False),
     ("an orphan of another namespace", event(POD, pod(**ORPHAN, namespace="other")), False),
     ("the end of an own pod", event(POD, pod(), EventType.DELETED), True),
-    ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), False),
+    # Upstream's test DeletePodOrphan wakes nobody; here an orphan whose adoption is refused may hold its DaemonSet up.
+    ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), True),
+    ("the end of an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"}), EventType.DELETED), False),
+    ("the end of an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN), EventType.DELETED), True),
+    (
+        "the end of a foreign revision under a name of ours",
+        event(CONTROLLER_REVISION, revision(**FOREIGN, name="agent-5f"), EventType.DELETED),
+        True,
+    ),
+    ("the end of a foreign revision", event(CONTROLLER_REVISION, revision(**FOREIGN, name="b-5f"), EventType.DELETED), False),
     ("an own revision, new", event(CONTROLLER_REVISION, revision()), False),
     ("an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN)), True),
     ("the end of an own revision", event(CONTROLLER_REVISION, revision(), EventType.DELETED), True),

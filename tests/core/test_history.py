@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
+from gitops_ds.core import decide
+from gitops_ds.kinds import revisions
 from gitops_ds.model import names
-from gitops_ds.model.decision import DeleteRevision, LabelRevision, RelabelPod
+from gitops_ds.model.decision import Adopt, CreatePod, CreateRevision, DeleteRevision, LabelRevision, RelabelPod
 from tests.core.world import OWNER, World, daemonset
 
 
@@ -94,6 +97,7 @@ def test_a_revision_without_a_hash_gets_its_name_and_an_orphan_is_adopted() -> N
     world = settled()
     (body,) = world.revisions.values()
     del body["metadata"]["labels"][names.REVISION_HASH], body["metadata"]["ownerReferences"]
+    assert [type(a) for a in world.turn().actions] == [Adopt]
     (label,) = (a for a in world.turn().actions if isinstance(a, LabelRevision))
     assert label.hash == body["metadata"]["name"]
     assert body["metadata"]["ownerReferences"] == [OWNER]
@@ -125,6 +129,62 @@ def test_a_field_that_a_newer_api_server_fills_in_restarts_no_pod_and_makes_no_r
     assert world.numbers() == [1, 2]
     roll(world, "agent:3")
     assert world.numbers() == [1, 2, 3]
+
+
+def test_the_newest_revision_deleted_by_hand_comes_again_and_no_older_one_is_taken_for_it() -> None:
+    world = settled()
+    world.body["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2027-01-01T00:00:00Z"}
+    roll(world, "agent:1")
+    pods = set(world.pods)
+    (newest,) = (name for name, body in world.revisions.items() if body["revision"] == 2)
+    for _ in range(2):
+        before = world.revisions.pop(newest)
+        world.settle()
+        assert newest in world.revisions
+        assert world.revisions[newest]["data"] == before["data"]
+        assert set(world.pods) == pods
+    world.nodes = world.nodes[:1]
+    world.edit("agent:1")
+    world.body["status"]["observedGeneration"] = world.body["metadata"]["generation"]  # taken up, and no pod rolled yet
+    world.body["spec"]["template"]["spec"]["hostNetwork"] = True
+    world.settle()
+    assert world.numbers() == [1, 2, 3]
+
+
+def test_a_revision_that_a_finalizer_holds_is_deleted_once_and_neither_counts_nor_stays_the_current_one() -> None:
+    world = settled(revisionHistoryLimit=1)
+    roll(world, "agent:2", "agent:3")
+    oldest = min(world.revisions.values(), key=lambda body: body["revision"])
+    held = copy.deepcopy(oldest)
+    held["metadata"] |= {
+        "name": "held",
+        "uid": "held",
+        "deletionTimestamp": "2027-01-01T00:00:00Z",
+        "finalizers": ["example.com/hold"],
+    }
+    world.revisions["held"] = {**held, "revision": 0}
+    assert world.turn().actions == ()
+    newest = max(world.revisions.values(), key=lambda body: body["revision"])
+    world.revisions["held"] = {**held, "revision": 9, "data": newest["data"]}
+    assert world.turn().actions == ()
+
+
+def test_a_foreign_revision_under_the_name_of_ours_serves_until_it_is_gone() -> None:
+    world = World(daemonset(), 2)
+    seen = world.observe()
+    body = revisions.new(seen.daemonset, 7)
+    foreign = revisions.revision_of(
+        {**body, "metadata": {**body["metadata"], "uid": "x", "ownerReferences": [{**OWNER, "uid": "other"}]}}
+    )
+    decision = decide.decide(replace(seen, namesake=foreign))
+    assert [type(action) for action in decision.actions] == [CreatePod, CreatePod]
+    hashes = {
+        action.body["metadata"]["labels"][names.REVISION_HASH] for action in decision.actions if isinstance(action, CreatePod)
+    }
+    assert hashes == {body["metadata"]["labels"][names.REVISION_HASH]}
+    assert foreign is not None
+    other = replace(foreign, template={"spec": {}})
+    assert CreateRevision in {type(action) for action in decide.decide(replace(seen, namesake=other)).actions}
 
 
 def test_a_field_that_somebody_adds_is_a_new_template() -> None:

@@ -100,10 +100,10 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "a revision that a pod runs is pruned": (f"{CORE}history", "if hash_in(revision) not in live]", "if hash_in(revision)]"),
     "one old revision too many is kept": (
         f"{CORE}history",
-        "excess = len(old) - daemonset.history_limit",
-        "excess = len(old) - daemonset.history_limit - 1",
+        "excess = len(staying) - daemonset.history_limit",
+        "excess = len(staying) - daemonset.history_limit - 1",
     ),
-    "of twin revisions the lower one stays": (f"{CORE}history", "kept = max(current, key=_age)", "kept = min(current, key=_age)"),
+    "of twin revisions the lower one stays": (f"{CORE}history", "kept = max(current, key=lambda", "kept = min(current, key=lambda"),
     "pods restart when their revision was replaced by an equal one": (
         f"{CORE}fleet",
         "bool(generation) and pod.template_generation == generation",
@@ -115,6 +115,27 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if not matches or it.terminating:",
         "if matches or it.terminating:",
     ),
+    "an orphan is adopted and decided upon in one turn": (
+        f"{CORE}decide",
+        "if claim.adopts:",
+        "if not claim.actions and claim.adopts:",
+    ),
+    "a revision that is being deleted is deleted again": (
+        f"{CORE}history",
+        "staying = [revision for revision in old if not revision.deleting]",
+        "staying = list(old)",
+    ),
+    "the newest revision is gone, and an older one is taken for it": (
+        f"{CORE}history",
+        "if made_from_it == {hash_in(latest)} and",
+        "if",
+    ),
+    "a foreign revision under our name is fought": (
+        f"{CORE}history",
+        "not revisions.same_template(namesake",
+        "revisions.same_template(namesake",
+    ),
+    "creates do not wait for the watch": (f"{CORE}moves", "max(0, BURST - unshown)", "max(0, BURST - 0 * unshown)"),
     "a turn knows no burst": (f"{CORE}moves", "BURST = 250", "BURST = 2500"),
     "a pod that waits for a vanished node waits for ever": (f"{CORE}pods", "if not pod.bound:", "if pod.bound and not pod.bound:"),
     "a node that may not run a pod counts as desired": (

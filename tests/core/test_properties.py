@@ -8,11 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.core import decide
-from gitops_ds.kinds import eligibility, rollout_numbers
+from gitops_ds.kinds import eligibility, revisions, rollout_numbers
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
-from gitops_ds.model.decision import Cause, CreatePod, DeletePod, Observation
+from gitops_ds.model.decision import (
+    Adopt,
+    Cause,
+    CreatePod,
+    DeletePod,
+    DeleteRevision,
+    Observation,
+    RelabelPod,
+    Release,
+    RenumberRevision,
+)
 from tests.core.world import World, daemonset, node, rolling
 
 OFTEN = settings(max_examples=100, deadline=None)
@@ -106,6 +116,29 @@ def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_e
     assert len(set(deletes)) == len(deletes)
     ours = {pod.uid for pod in seen.pods if not pod.terminating and pod.labels.get("app") == "agent"}
     assert ours.issuperset(deletes)
+
+
+@OFTEN
+@given(world=worlds())
+def test_what_is_written_is_seen_to_be_our_own_and_an_adoption_comes_alone(world: World) -> None:
+    for _ in range(4):
+        seen = world.observe()
+        owned = {pod.uid for pod in seen.pods if pod.owner is not None and pod.owner.uid == seen.daemonset.uid}
+        owned |= {r.uid for r in seen.revisions if (owner := revisions.owner_of(r)) is not None and owner.uid == seen.daemonset.uid}
+        decision = decide.decide(seen)
+        adopted = [action for action in decision.actions if isinstance(action, Adopt)]
+        if adopted:
+            assert (len(decision.steps), decision.status) == (1, None)
+            assert all(isinstance(action, Adopt | Release) for action in decision.actions)
+        ended = [
+            action for action in decision.actions if isinstance(action, DeletePod | RelabelPod | DeleteRevision | RenumberRevision)
+        ]
+        assert owned >= {action.uid for action in ended}
+        for action in decision.actions:
+            if adopted and action in adopted[::2]:
+                continue  # every second adoption is refused, for ever
+            world.perform(action)
+        world.kubelets()
 
 
 @OFTEN

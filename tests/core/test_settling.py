@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gitops_ds.core import pod_bodies
+from gitops_ds.core import decide, pod_bodies
 from gitops_ds.core import pods as settling
 from gitops_ds.kinds import tolerations
-from gitops_ds.model.decision import Backoff, Cause, CreatePod, DeletePod, Release
+from gitops_ds.model.decision import Adopt, Backoff, Cause, CreatePod, CreateRevision, DeletePod, Release
 from tests.core.world import World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -151,10 +152,18 @@ def test_orphans_are_adopted_and_pods_that_left_the_selector_are_released() -> N
     world = World(daemonset(), 2)
     world.existing("orphan", "node-0", owned=False)
     world.existing("left", "node-1", labels={"app": "other"})
-    world.turn()
+    assert {type(action) for action in world.turn().actions} == {Adopt, Release}
     assert world.pods["orphan"]["metadata"]["ownerReferences"][0]["uid"] == "ds-uid"
     assert "ownerReferences" not in world.pods["left"]["metadata"]
+    world.turn()
     assert [pod.node for pod in world.parsed() if pod.name.startswith("agent-")] == ["node-1"]
+
+
+def test_a_pod_that_left_the_selector_does_not_count_in_the_turn_that_releases_it() -> None:
+    world = World(daemonset(), 1)
+    world.existing("left", "node-0", labels={"app": "other"})
+    decision = world.turn()
+    assert {type(action) for action in decision.actions} == {Release, CreateRevision, CreatePod}
 
 
 def test_a_daemonset_that_is_being_deleted_or_selects_everything_does_nothing() -> None:
@@ -172,6 +181,18 @@ def test_a_turn_makes_at_most_250_pods() -> None:
     world = World(daemonset(), 600)
     sizes = [sum(isinstance(a, CreatePod) for a in world.turn().actions) for _ in range(4)]
     assert sizes == [250, 250, 100, 0]
+
+
+def test_creates_wait_for_the_watch_and_go_on_after_five_minutes() -> None:
+    world = World(daemonset(), 600)
+    sizes = []
+    for unshown in (0, 100, 249, 250, 400):
+        decision = decide.decide(replace(world.observe(), unshown=unshown))
+        sizes.append(sum(isinstance(a, CreatePod) for a in decision.actions))
+        assert decision.wake_after == (300.0 if unshown else None)
+    assert sizes == [250, 150, 1, 0, 0]
+    few = decide.decide(replace(World(daemonset(), 3).observe(), unshown=247))
+    assert (sum(isinstance(a, CreatePod) for a in few.actions), few.wake_after) == (3, None)
 
 
 def test_a_back_off_from_the_future_holds_nothing_up() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.cluster.simulated import requests
 from gitops_ds.controller.loop import LIST_NODES_AGAIN, Powers
-from gitops_ds.core import health
+from gitops_ds.core import health, moves
 from gitops_ds.kinds import daemonsets, pods, revisions
 from gitops_ds.model import record
 from gitops_ds.model.cluster import PatchType
@@ -114,8 +114,24 @@ def test_a_fleet_larger_than_a_burst_is_made_though_no_watch_speaks() -> None:
         async with stand(300) as there:
             there.cluster.faults = lambda request: requests.failure(503) if request.verb == "watch" else None
             there.begin()
-            await asyncio.sleep(1)
+            await asyncio.sleep(290)
+            assert sum((await there.pods()).values()) == moves.BURST
+            await asyncio.sleep(30)
             assert await there.pods() == each(300)
+
+    play(scene)
+
+
+def test_creates_wait_for_a_pods_watch_that_lags() -> None:
+    async def scene() -> None:
+        async with stand(600, latency=0.01) as there:
+            loop = asyncio.get_running_loop()
+            there.cluster.lag = lambda resource: max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
+            there.begin()
+            await asyncio.sleep(55)
+            assert sum((await there.pods()).values()) == moves.BURST
+            await asyncio.sleep(10)
+            assert await there.pods() == each(600)
 
     play(scene)
 

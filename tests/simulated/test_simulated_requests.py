@@ -101,6 +101,7 @@ def test_cut_watches_end_at_once_and_only_those_of_that_client() -> None:
 
 
 FAULTS = [
+    (400, errors.BadRequest),
     (401, errors.Unauthorized),
     (403, errors.Forbidden),
     (404, errors.NotFound),

@@ -108,9 +108,9 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> errors.In
     return errors.Invalid(f'{kind(resource)} "{name}" is invalid: {what}', 422, "Invalid", details)
 
 
-def bad_request(message: str) -> errors.Invalid:
+def bad_request(message: str) -> errors.BadRequest:
     """The request makes no sense."""
-    return errors.Invalid(message, 400, "BadRequest")
+    return errors.BadRequest(message, 400, "BadRequest")
 
 
 def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> errors.Forbidden:
@@ -142,11 +142,11 @@ def unprocessable() -> errors.Invalid:
     return errors.Invalid("the server rejected our request due to an error in our request", 422, "Invalid")
 
 
-def unsupported_type() -> errors.Invalid:
+def unsupported_type() -> errors.BadRequest:
     """A strategic merge patch for a custom kind."""
     says = "the body of the request was in an unknown format - accepted media types include: "
     types = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-    return errors.Invalid(says + types, 415, "UnsupportedMediaType")
+    return errors.BadRequest(says + types, 415, "UnsupportedMediaType")
 
 
 def unsupported_here(what: str) -> errors.Invalid:

@@ -55,8 +55,9 @@ def prompt(_: Resource) -> float:
 
 
 def failure(status: int, message: str = "") -> errors.ClusterError:
-    """What the API server says with that status: 401, 403, 404, 409, 410, 422, 429, 500, 503 and other 5xx."""
+    """What the API server says with that status: 400, 401, 403, 404, 409, 410, 422, 429, 500, 503 and other 5xx."""
     kinds: dict[int, tuple[type[errors.ClusterError], str, str]] = {
+        400: (errors.BadRequest, "BadRequest", 'admission webhook "policy.example.com" denied the request'),
         401: (errors.Unauthorized, "Unauthorized", "Unauthorized"),
         403: (errors.Forbidden, "Forbidden", "forbidden"),
         404: (errors.NotFound, "NotFound", "the server could not find the requested resource"),

@@ -1,0 +1,196 @@
+"""No answer to an adoption, once or for ever, makes the controller delete a pod that it has not seen to be its own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster.simulated import requests
+from gitops_ds.controller import perform
+from gitops_ds.core import decide
+from gitops_ds.core.cache import Cache
+from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Selection
+from gitops_ds.model.decision import Action, Adopt, CreatePod, Decision, DeletePod, DeleteRevision
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key
+from tests.contract.refusing import Answer, Answers, Refusing, Write
+from tests.contract.scenes import Play, Stage
+
+NODES = [{"metadata": {"name": f"far-{number}"}, "spec": {}, "status": {}} for number in (1, 2, 3)]
+
+
+@dataclass
+class Turns:
+    """A controller on the cluster, a turn at a time; it sees the cluster and nodes that only it knows."""
+
+    stage: Stage
+    answers: Answers = lambda write: None
+    between: Callable[[], Awaitable[None]] | None = None  # what others do after it has looked and before it acts
+    done: list[Action] = field(default_factory=list)
+    now: float = 1_900_000_000.0
+
+    @property
+    def key(self) -> Key:
+        return Key(DAEMONSET.group, DAEMONSET.kind, self.stage.namespace, "agent")
+
+    async def turn(self) -> Decision:
+        cache, which = Cache(), Selection(self.stage.namespace)
+        cache.replace(NODE, NODES, "1")
+        for resource in (DAEMONSET, CONTROLLER_REVISION, POD):
+            found = await self.stage.cluster.list(resource, which)
+            cache.replace(resource, found.items, found.version)
+        seen = cache.observe(self.key, self.now)
+        assert seen is not None
+        decision = decide.decide(seen)
+        if self.between is not None:
+            await self.between()
+        refusing = Refusing(self.stage.cluster, self.answers)
+
+        def remember(resource: Any, body: Body) -> None:
+            cache.wrote(resource, body, self.now)
+
+        stage = perform.Stage(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
+        await perform.perform(stage, seen.daemonset, decision)
+        self.done += decision.actions
+        return decision
+
+
+async def made(stage: Stage) -> Turns:
+    """A DaemonSet, its revision, and a pod of its own on the first node."""
+    await stage.cluster.create(DAEMONSET, stage.daemonset())
+    turns = Turns(stage)
+    for _ in range(3):
+        await turns.turn()
+    turns.done.clear()
+    return turns
+
+
+async def orphan(turns: Turns, name: str, node: str, hash: str) -> Body:
+    """A pod without an owner that the selector matches."""
+    body = pods_of(turns.stage, node)
+    metadata = {"name": name, "namespace": turns.stage.namespace, "labels": {"app": "agent", names.REVISION_HASH: hash}}
+    return await turns.stage.cluster.create(POD, {**body, "metadata": metadata})
+
+
+def pods_of(stage: Stage, node: str) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    return {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "nginx:0"}], "affinity": affinity}}
+
+
+async def there(stage: Stage) -> dict[str, Body]:
+    """The pods of the namespace that nobody deletes, by UID."""
+    found = (await stage.cluster.list(POD, Selection(stage.namespace))).items
+    return {body["metadata"]["uid"]: body for body in found if "deletionTimestamp" not in body["metadata"]}
+
+
+def adoption(write: Write) -> bool:
+    references = ((write.body or {}).get("metadata") or {}).get("ownerReferences") or () if write.verb == "patch" else ()
+    return any(reference.get("controller") for reference in references)
+
+
+ANSWERS: dict[str, Answer] = {
+    **{str(status): Answer(requests.failure(status)) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)},
+    "no answer": Answer(errors.ClusterUnreachable("no answer within 30 s")),
+    "no answer, and it was done": Answer(errors.ClusterUnreachable("no answer within 30 s"), done=True),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_adoption_that_is_refused_deletes_nothing_and_makes_nothing(play: Play, answer: str) -> None:
+    async def scene(stage: Stage) -> None:
+        turns = await made(stage)
+        twin = await orphan(turns, "older", "far-1", "old")
+        old = await orphan(turns, "alone", "far-2", "old")
+        before = set(await there(stage))
+        turns.answers = lambda write: ANSWERS[answer] if adoption(write) else None
+        for _ in range(4):
+            await turns.turn()
+            if answer != "no answer, and it was done":
+                assert all(isinstance(action, Adopt) for action in turns.done)
+                assert set(await there(stage)) == before
+        assert {twin["metadata"]["uid"], old["metadata"]["uid"]} <= before
+        turns.answers = lambda write: None
+        for _ in range(6):
+            await turns.turn()
+        ours = (await turns_daemonset(stage)).uid
+        owners = [pods.controller_of(body["metadata"]) for body in (await there(stage)).values()]
+        assert {owner.uid if owner else "" for owner in owners} == {ours}
+
+    play(scene)
+
+
+async def turns_daemonset(stage: Stage) -> Any:
+    return daemonsets.daemonset_of(await stage.cluster.get(DAEMONSET, stage.namespace, "agent"))
+
+
+async def vanishes(stage: Stage, name: str) -> None:
+    await stage.cluster.delete(POD, stage.namespace, name)
+
+
+async def is_replaced(stage: Stage, name: str) -> None:
+    await vanishes(stage, name)
+    labels = {"app": "agent", "pod": "another"}
+    body = {**pods_of(stage, "far-1"), "metadata": {"name": name, "namespace": stage.namespace, "labels": labels}}
+    await stage.cluster.create(POD, body)
+
+
+async def is_taken(stage: Stage, name: str) -> None:
+    other = await stage.cluster.create(CONFIG_MAP, stage.config_map("other", {}))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other["metadata"]["uid"], "controller": True}
+    await stage.cluster.patch(POD, stage.namespace, name, {"metadata": {"ownerReferences": [owner]}})
+
+
+@pytest.mark.parametrize("event", [vanishes, is_replaced, is_taken])
+def test_an_orphan_that_moves_before_its_adoption_takes_no_pod_of_ours_with_it(
+    play: Play, event: Callable[[Stage, str], Awaitable[None]]
+) -> None:
+    async def scene(stage: Stage) -> None:
+        turns = await made(stage)
+        ours = set(await there(stage))
+        await orphan(turns, "older", "far-1", "old")
+
+        async def between() -> None:
+            turns.between = None
+            await event(stage, "older")
+
+        turns.between = between
+        for _ in range(3):
+            decision = await turns.turn()
+            if event is not is_replaced:
+                assert not [action for action in turns.done if isinstance(action, DeletePod)]
+        assert ours <= set(await there(stage)) or event is is_replaced
+        assert not [action for action in decision.actions if isinstance(action, CreatePod)]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(play: Play, answer: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.cluster.create(DAEMONSET, stage.daemonset())
+        found = copy.deepcopy(dict(revisions.new(await turns_daemonset(stage), 1)))
+        found["metadata"] = {**found["metadata"], "name": "stray", "labels": {"app": "agent", names.REVISION_HASH: "stray"}}
+        del found["metadata"]["ownerReferences"]
+        await stage.cluster.create(CONTROLLER_REVISION, found)
+        turns = Turns(stage, lambda write: ANSWERS[answer] if adoption(write) else None)
+        for _ in range(3):
+            await turns.turn()
+        if answer != "no answer, and it was done":
+            assert all(isinstance(action, Adopt) for action in turns.done)
+            assert not await there(stage)
+        assert not [action for action in turns.done if isinstance(action, DeleteRevision)]
+        turns.answers = lambda write: None
+        for _ in range(4):
+            await turns.turn()
+        hashes = {body["metadata"]["labels"][names.REVISION_HASH] for body in (await there(stage)).values()}
+        assert hashes == {"stray"}
+
+    play(scene)
