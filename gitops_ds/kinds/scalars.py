@@ -26,6 +26,7 @@ _BOOLEANS_BOTH_READ = frozenset({"true", "True", "TRUE", "false", "False", "FALS
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _FLOAT_FROM_POINT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
+_MOST_DIGITS = 20
 _ODD = re.compile(
     r"[-+]?0[0-9_]+\Z"  # octal to kubectl, decimal to a YAML 1.2 reader
     r"|[-+]?0[bB][01_]+\Z"
@@ -81,6 +82,9 @@ def key(text: str) -> str | None:
 
 def _integer(sign: str, hexadecimal: str | None, binary: str | None, octal: str | None, decimal: str | None) -> Scalar:
     """Go's ParseInt with base 0, then ParseUint; None where neither has room (a decimal one may still be a float)."""
+    # Python reads no decimal of more than 4,300 digits; none of more than 20 has room.
+    if decimal and len(decimal) > _MOST_DIGITS and len(decimal := decimal.lstrip("0")) > _MOST_DIGITS:
+        return None
     size = int(hexadecimal, 16) if hexadecimal else int(binary, 2) if binary else int(octal, 8) if octal else int(decimal or "0")
     value = -size if sign == "-" else size
     if -_INT64 <= value < _INT64:

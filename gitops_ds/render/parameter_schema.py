@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.kinds import json_schema
+from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import show_path
 from gitops_ds.render import traced, values
@@ -29,6 +30,7 @@ def check(
     if not declared.schema.value:
         return
     instance = {name: traced.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
+    progress.at(declared.schema.name)
     try:
         json_schema.check_schema(declared.schema.value)
         judge = json_schema.validator(declared.schema.value, lambda uri: _definition(uri, definition))

@@ -17,7 +17,7 @@ from typing import IO, Any
 import git
 
 from gitops_ds import errors
-from gitops_ds.source import access, failures, hardening
+from gitops_ds.source import access, failures, hardening, memory
 from gitops_ds.source.address import Address
 from gitops_ds.source.credentials import Credentials
 from gitops_ds.source.limits import Limits
@@ -174,7 +174,7 @@ class Bare:
             stream.write(input or b"")
             stream.seek(0)
             try:
-                process = self._begun(command if cap is None else hardening.capped(command, cap), stream, apart)
+                process = self._begun(command if cap is None else hardening.capped(command, cap, memory.here().git), stream, apart)
             except git.GitCommandNotFound:
                 raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
             except OSError as error:

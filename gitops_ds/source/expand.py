@@ -1,7 +1,8 @@
 """What programs make of a snapshot: manifests of its kustomizations, by the installed kustomize or kubectl, and of its charts.
 
-kustomize runs on a copy in an owner-only directory, and can fetch nothing: what a kustomization names elsewhere is refused before,
-git is not on its PATH, and its proxy is a closed port. No plugins, no Helm, no files outside of a kustomization's root.
+kustomize runs on a copy in an owner-only directory, and can fetch nothing: it has no network, what a kustomization or a plugin's
+configuration names elsewhere is refused before, and git is not on its PATH. No plugins, no Helm, no files outside of a
+kustomization's root.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means())
     if not found:
         return snapshot
     wanted = dict.fromkeys((*kustomization.tops(found), *sorted(d for d in which.also if d in found)))
-    reached = {top: kustomization.reach(top, found, snapshot.files) for top in wanted}
+    strict = means.allowed.kustomize and await asyncio.to_thread(programs.isolation) == "none"
+    reached = {top: kustomization.reach(top, found, snapshot.files, strict=strict) for top in wanted}
     consumed = {f for r in reached.values() for f in r.files} | {f for f in snapshot.files if _of_component(f, found)}
     findings = [f for r in reached.values() for f in r.findings]
     buildable = {top: reached[top] for top in wanted if not any(f.refused for f in reached[top].findings)}

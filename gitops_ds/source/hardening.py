@@ -24,6 +24,9 @@ _CONFIG = (
     ("core.autocrlf", "false"),
     ("core.attributesFile", "/dev/null"),
     ("core.bigFileThreshold", "8m"),
+    # What a fetch keeps in memory: a third of git's own default, and one thread for it.
+    ("core.deltaBaseCacheLimit", "32m"),
+    ("pack.threads", "1"),
     ("core.quotePath", "false"),
     ("credential.helper", ""),
     ("fetch.fsckObjects", "true"),
@@ -109,9 +112,10 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     return {**result, "GIT_CONFIG_COUNT": str(count)}
 
 
-def capped(command: Sequence[str], bytes: int) -> list[str]:
-    """The command under a cap on the size of any file that it writes (RLIMIT_FSIZE), told by an error, not a signal.
+def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
+    """The command under caps on the size of any file that it writes, told by an error, not a signal, and on its memory.
 
-    POSIX counts in blocks of 512 bytes.
+    POSIX counts in blocks of 512 bytes, and knows no limit of memory: where the shell has none, there is none.
     """
-    return ["sh", "-c", f'trap "" XFSZ; ulimit -f {max(1, bytes // 512)} && exec "$@"', "sh", *command]
+    caps = f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} && exec "$@"'
+    return ["sh", "-c", caps, "sh", *command]

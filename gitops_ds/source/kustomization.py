@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.kinds import documents
+from gitops_ds.kinds.documents import Document
 from gitops_ds.kinds.origins import KUSTOMIZATIONS
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
@@ -34,6 +35,9 @@ _LISTS = (
 _WITH_PATH = ("patches", "patchesjson6902", "replacements")
 _GENERATORS = ("configmapgenerator", "secretgenerator")
 PLUGINS = ("generators", "transformers", "validators")
+# Where the plugins that come with kustomize take files, which they load as kustomize itself does: also from a URL.
+_GIVES_KEYS = ("files", "envs", "env")
+_FETCHED = (*_GIVES_KEYS, "path", "paths", "resources", "url", "repo", "valuesfile", "chart")
 _HELM = ("helmcharts", "helmchartinflationgenerator")
 # What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a query, a well-known host.
 _REMOTE = re.compile(
@@ -138,15 +142,35 @@ def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]
                 continue
             yield path
             if str(named.path[0]).lower() in PLUGINS and path in files:
-                for text, _ in plugin_texts(str(path), files[path]):
+                for text, _, _ in plugin_texts(str(path), files[path]):
                     yield from filter(None, (_joined(at, text.partition("=")[2] or text) for at in (directory, path.parent)))
 
 
-def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Place]]:
-    """Every text in the configuration of a plugin, with its place."""
+def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]:
+    """Every text in the configuration of a plugin, with its document and the way to it."""
     for document in documents.read(file, data).documents:
         for text, path in _texts(document.value, ()):
-            yield text, documents.place(file, data, document.index, path)
+            yield text, document, path
+
+
+def _fetching(
+    here: Kustomization, named: Named, target: PurePosixPath | None, files: Mapping[PurePosixPath, bytes], *, strict: bool
+) -> Iterator[Finding]:
+    """A refusal for each URL in the configuration of a plugin, in a file or written in place."""
+    inline = "\n" in named.text
+    if not inline and target not in files:
+        return
+    file, data = (str(here.file), named.text.encode()) if inline or target is None else (str(target), files[target])
+    for text, document, path in plugin_texts(file, data):
+        keys = {str(step).lower() for step in path}
+        value = text.partition("=")[2] if not keys.isdisjoint(_GIVES_KEYS) and "=" in text.partition(":")[0] else text
+        if not (_REMOTE.search(value) if not keys.isdisjoint(_FETCHED) else strict and "://" in text):
+            continue
+        said = f"{value.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+        if inline:
+            yield _refused(REMOTE, said, here, named, files)
+        else:
+            yield refusal(REMOTE, said, documents.place(file, data, document.index, path))
 
 
 def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
@@ -162,20 +186,34 @@ def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
     return [directory for directory, k in found.items() if directory not in used and not k.component]
 
 
-def reach(top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], files: Mapping[PurePosixPath, bytes]) -> Reached:
-    """Follows the names from one kustomization through all its parts; whatever is remote or not there is refused."""
+def reach(
+    top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], files: Mapping[PurePosixPath, bytes], *, strict: bool = False
+) -> Reached:
+    """Follows the names from one kustomization through all its parts; whatever is remote or not there is refused.
+
+    `strict`: in the configuration of plugins any URL is refused, not only where one of those that are built in would fetch it.
+    """
     result = Reached()
-    waiting = [top]
+    waiting = [(top, False)]
+    visited = set[tuple[PurePosixPath, bool]]()
     while waiting:
-        directory = waiting.pop()
-        if directory in result.directories:
+        # What a folder named by `generators:` and the like makes is configuration of plugins.
+        directory, of_plugin = waiting.pop()
+        if (directory, of_plugin) in visited:
             continue
+        visited.add((directory, of_plugin))
         result.directories.add(directory)
         here = found[directory]
         result.files.add(here.file)
         result.findings += here.findings
+        if of_plugin and strict and b"://" in files[here.file]:
+            said = "it configures plugins and holds a URL, which could be fetched here: commit a copy, and name that"
+            result.findings.append(refusal(REMOTE, said, Place(str(here.file), 1, 1)))
         for named in here.names:
             target = _joined(directory, named.text)
+            configures = of_plugin or str(named.path[0]).lower() in PLUGINS
+            if configures:
+                result.findings += _fetching(here, named, target, files, strict=strict)
             if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
                 continue
             if _REMOTE.search(named.text):
@@ -184,7 +222,7 @@ def reach(top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], file
                 )
                 result.findings.append(_refused(REMOTE, said, here, named, files))
             elif target is not None and target in found:
-                waiting.append(target)
+                waiting.append((target, configures))
             elif target is not None and target in files:
                 result.files.add(target)
                 if (part := str(named.path[0]).lower()) in ("resources", "bases"):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
-from gitops_ds.source import confine
+from gitops_ds.source import confine, memory
 
 MIB: Final = 1 << 20
 _NO_MEMORY, _TOO_LONG = 98, 99  # exit codes
@@ -31,6 +31,7 @@ _KEPT = (
     "PYTHONPATH",
     "GITOPS_DS_CACHE",
     "XDG_CACHE_HOME",
+    memory.VARIABLE,
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 )
@@ -95,14 +96,14 @@ def _last_line(file: IO[bytes]) -> str:
 
 def serve(work: Callable[[bytes], bytes]) -> NoReturn:
     """The main function of such a module: answers the request within the limits, and ends the process."""
-    memory, answer = int(sys.argv[1]), int(sys.argv[2])
+    most, answer = int(sys.argv[1]), int(sys.argv[2])
     confine.die_with_parent()
     # The kernel takes this process before the service when the pod's memory ends.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     # Only the soft limit: programs that it starts have shares of their own.
-    resource.setrlimit(resource.RLIMIT_DATA, (memory if hard == resource.RLIM_INFINITY else min(memory, hard), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     try:
         data = work(sys.stdin.buffer.read())
         if len(data) > answer:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from gitops_ds.source.limits import MIB
 
+VARIABLE: Final = "GITOPS_DS_MEMORY_LIMIT"  # bytes
 _ROOT = Path("/")
 # cgroup v1 has no word for "no limit": a number near 2**63, rounded to pages.
 _NO_LIMIT = 1 << 60
@@ -19,7 +22,7 @@ class Budget:
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for git while it fetches.
 
     `snapshot` is for all files that are read of one commit, `answers` for what all repositories together make of theirs.
-    `programs` is how many may render at once. All at their limits leave a third of a pod's limit to the service itself.
+    `programs` is how many may render at once. All at their limits leave a fifth of a pod's limit to the service itself.
     """
 
     worker: int
@@ -39,9 +42,9 @@ def budget(limit: int | None) -> Budget:
         return UNLIMITED
     whole = max(limit, _SMALLEST)
     return Budget(
-        worker=min(whole * 11 // 32, UNLIMITED.worker),
-        program=min(whole * 10 // 32, UNLIMITED.program),
-        git=min(whole * 8 // 32, UNLIMITED.git),
+        worker=min(whole * 10 // 32, UNLIMITED.worker),
+        program=min(whole * 9 // 32, UNLIMITED.program),
+        git=min(whole * 6 // 32, UNLIMITED.git),
         snapshot=min(whole // 16, UNLIMITED.snapshot),
         answers=min(whole // 16, UNLIMITED.answers),
         programs=1 if whole < 6144 * MIB else 2,
@@ -50,8 +53,9 @@ def budget(limit: int | None) -> Budget:
 
 @lru_cache(maxsize=1)
 def here() -> Budget:
-    """The shares of this process."""
-    return budget(cgroup_limit())
+    """The shares of this process: of what the environment says (the container's limit), else of the cgroup's limit."""
+    said = os.environ.get(VARIABLE, "")
+    return budget(int(said) if said.isdigit() and len(said) < 20 and int(said) else cgroup_limit())
 
 
 def cgroup_limit(root: Path = _ROOT) -> int | None:

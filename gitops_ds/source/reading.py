@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import git
 
 from gitops_ds import errors
+from gitops_ds.model.finding import refusal
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.source import selection, tree
@@ -47,19 +48,20 @@ def snapshot(bare: Bare, commit: CommitId, path: str, choice: selection.Choice =
             f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
         )
     found = _entries(bare, f"{commit}:{prefix}")
+    if len(found) > tree.MOST_ENTRIES:
+        said = f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory (repository.path)"
+        return Snapshot(info(bare, commit), {}, (refusal("SRC005", said),))
     sifted = tree.sift(found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links])))
     files, findings = selection.files(sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice)
     return Snapshot(info(bare, commit), files, findings)
 
 
 def _entries(bare: Bare, tree_ish: str) -> list[Entry]:
+    """One more than the most, where there are more."""
     with bare.stream("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b"") as listing:
         found = list(islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1))
-        if len(found) > tree.MOST_ENTRIES:
-            raise errors.SourceTooLarge(
-                f"{bare.address.display} has more than {tree.MOST_ENTRIES:,} files in a commit; name a smaller directory "
-                "(repository.path)"
-            )
+        for _ in iter(lambda: listing.read(_PIECE), b""):  # to its end, which git may come to
+            pass
     return found
 
 

@@ -39,7 +39,7 @@ def test_without_a_cluster_only_the_cluster_is_bad(run: Run, tmp_path: Path) -> 
     assert [name for name, check in found.items() if check["verdict"] == "bad"] == ["cluster"]
     assert "no kubeconfig" in found["cluster"]["message"]
     assert found["cluster"]["advice"]
-    assert "7 files" in found["repository"]["message"]
+    assert "6 files" in found["repository"]["message"]
     assert json.loads(told.stdout)["summary"]["bad"] == 1
 
 
