@@ -18,7 +18,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import State
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
-from gitops_ds.plan import suspension
+from gitops_ds.plan import ownership
 
 ASK_SECONDS = 0.25
 _TRIES = 5
@@ -128,7 +128,7 @@ async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspende
         spaces = ", ".join(key_of(body).namespace for body in found)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
     body, key = found[0], key_of(found[0])
-    if not suspended and suspension.from_git(body):
+    if not suspended and ownership.is_from_git(body, names.SUSPEND):
         raise errors.Refused(f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is resumed")
     value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
     await cluster.patch(DAEMONSET, key.namespace, key.name, value)

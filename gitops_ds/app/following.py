@@ -159,10 +159,12 @@ class Following(parts.Deployer):
             repository.movement,
             partial(self._prepared, repository),
             partial(self._verify, repository),
+            partial(self._verify_kept, repository),
+            follows_rewrites=settings.verify.follows_rewrites,
         )
         async with events.beside(around.cluster, about, self._hear) as emit:
             timing = sync.Timing(settings.retry_interval, time.time, random.random)
-            loop = sync.Loop(source, place, around.service.asked, emit, timing)
+            loop = sync.Loop(source, place, around.service.asked_of(settings), emit, timing)
             loop.join(around.claims, Rank.GIT)
             yield loop
 
@@ -181,6 +183,14 @@ class Following(parts.Deployer):
             with contextlib.suppress(errors.RevisionUnknown):  # the old line was removed from the server, which `verify` tells
                 await repository.fetch(since)
         return await repository.verify(self._wanted, tip, since, trust)
+
+    async def _verify_kept(self, repository: Repository, commit: CommitId) -> Verified | Unverified | None:
+        """Whether the last good commit may be read: its own signature, or that of a tag that names it."""
+        trust = credentials.trust_of(self._settings)
+        if trust.mode is Mode.NONE:
+            return None
+        await repository.fetch(commit)
+        return await repository.verify_kept(self._wanted, commit, trust)
 
     async def _trusted(self, repository: Repository) -> CommitId:
         """The newest commit that may be read, where the tip is not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,7 @@ def _settings(given: dict[str, Any]) -> Any:
         cluster=cluster,
         powers=Powers(given["powers"]) if given["powers"] else found.powers,
         own_node=given["own_node"] or "",
+        own_namespace=os.environ.get("POD_NAMESPACE", ""),
         listen=given["listen"] or found.listen,
         journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
         log_format=given["log_format"] or found.log_format,

@@ -290,7 +290,7 @@ _PROPAGATION = {prune.Policy.ORPHAN: Propagation.ORPHAN, prune.Policy.FOREGROUND
 
 async def _delete(writer: Writer, change: Change, *, visibly: bool) -> Written:
     key, live = change.key, writer.live.objects[change.key]
-    policy = prune.policy_of(live, writer.terms.guards.policy)
+    policy = prune.policy_of(live, writer.terms.guards.policy, live_words=writer.terms.live_words)
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
     if visibly and policy is prune.Policy.CASCADE:
         propagation = Propagation.FOREGROUND

@@ -158,7 +158,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
         if drifted := made.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
-    left_out = suspension.refusals(made.changes, ready.writer.live.objects)
+    left_out = suspension.refusals(made.changes, ready.writer.live.objects, live_words=asked.live_words)
     made = replace(made, changes=_without(made.changes, left_out), refusals=(*made.refusals, *left_out))
     ready = await _announced(place, replace(ready, plan=made))
     outcome = await apply.perform(ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell)
@@ -167,7 +167,8 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     after = _remembered(ready, outcome, place)
     if after != ready.state:
         after = await _save(place, after)
-    ended = PassEnded(clock(), made.commit, len(outcome.written), (*made.refusals, *(refusal for _, refusal in outcome.refused)))
+    refusals = (*made.refusals, *(refusal for _, refusal in outcome.refused))
+    ended = PassEnded(clock(), made.commit, len(outcome.written), refusals, refusals_that_fail(refusals))
     emit(ended)
     return ended, after
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gitops_ds.controller import deploy
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import NotApplied, PassEnded, Withheld
 from gitops_ds.model.objects import CommitId
@@ -54,11 +53,12 @@ class Said:
 
 def outcome(tip: CommitId, ended: PassEnded) -> str:
     """How a pass ended that wrote what it could, for whoever asked for it."""
-    failed = deploy.refusals_that_fail(ended.refusals)
+    failed = ended.failed
     applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
     if ended.commit != tip:
         return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
     if failed:
-        return f"failure: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+        commit = f"commit {(ended.commit or '')[:12]} is not applied as a whole"
+        return f"failure: {commit}: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
     kept = "; ".join(refusal.message for refusal in ended.refusals)
     return f"success: {applied}" + (f"; {kept}" if kept else "")

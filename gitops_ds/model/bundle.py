@@ -144,7 +144,7 @@ class Bundle:
     findings: tuple[Finding, ...] = ()
     skipped: tuple[str, ...] = ()
     owner_hint: str = ""
-    held: frozenset[str] = frozenset()
+    held: Mapping[str, str] = field(default_factory=dict)
     drift: Mapping[str, Drift] = field(default_factory=dict)
     profile: str = "default"
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)

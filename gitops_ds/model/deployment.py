@@ -136,11 +136,12 @@ class Withheld(Record):
 
 @dataclass(frozen=True, slots=True)
 class PassEnded(Record):
-    """A pass came to its end; `writes` counts what was written."""
+    """A pass came to its end; `writes` counts what was written. `failed` are the refusals that leave something of the commit undone."""
 
     commit: CommitId | None
     writes: int
     refusals: tuple[Refusal, ...]
+    failed: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

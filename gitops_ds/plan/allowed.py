@@ -20,15 +20,15 @@ _RIGHTS = "rbac.authorization.k8s.io"
 class Allowed:
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or `apps/DaemonSet`.
 
-    `home` is the namespace that the service itself lives in (empty: nothing to protect), `itself` whether its own deployment
-    there may be changed from the repository; its memory and its leases never are.
+    `homes` are the namespaces that the service itself lives in, of its pod and of its state (empty: nothing to protect), `itself`
+    whether its own deployment there may be changed from the repository; its memory and its leases never are.
     """
 
     namespaces: frozenset[str] | None = None
     kinds: frozenset[str] | None = None
     cluster_scoped: bool = True
     itself: bool = False
-    home: str = ""
+    homes: frozenset[str] = frozenset()
 
 
 EVERYTHING = Allowed()
@@ -43,9 +43,9 @@ def why_not(key: Key, allowed: Allowed) -> Refusal | None:
 
 def _own(key: Key, allowed: Allowed) -> str:
     """By what the service lives from: settings, credentials, memory and leases in its namespace; its rights."""
-    if allowed.home and key.namespace == allowed.home and _is_memory(key):
+    if key.namespace in allowed.homes and _is_memory(key):
         return "gitops-ds keeps its memory there"
-    if not allowed.home or allowed.itself or not _is_own(key, allowed.home):
+    if not allowed.homes or allowed.itself or not _is_own(key, allowed.homes):
         return ""
     return "gitops-ds itself lives from it; apply.allow.itself permits it"
 
@@ -54,11 +54,11 @@ def _is_memory(key: Key) -> bool:
     return key.group == "coordination.k8s.io" or (key.kind == "ConfigMap" and key.name.startswith(f"{_OURS}-"))
 
 
-def _is_own(key: Key, home: str) -> bool:
+def _is_own(key: Key, homes: frozenset[str]) -> bool:
     if key.namespace:
-        return key.namespace == home
+        return key.namespace in homes
     if (key.group, key.kind) == ("", "Namespace"):
-        return key.name == home
+        return key.name in homes
     return key.group == _RIGHTS and (key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:")))
 
 

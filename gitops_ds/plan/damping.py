@@ -1,7 +1,7 @@
 """Drift that comes back at once is corrected later and later, so that two writers of one field do not fight without end. Pure.
 
-Each correction of a template is a new revision, and a rollout. Two corrections are made at once; from the third one in a row each waits
-twice as long as the one before, up to the interval at which a quiet cluster is compared.
+Each correction of a template is a new revision, and a rollout. Two corrections are made at once; from the third one in a row each
+waits twice as long as the one before, up to the interval at which a quiet cluster is compared.
 """
 
 from __future__ import annotations

@@ -55,6 +55,9 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Refusal | None:
         return found
     if who.cross_namespace or not manifest.key.namespace:
         return None
+    if groups := sorted(_wide_groups(manifest.body, manifest.key)):
+        told = f"{manifest.key} names {', '.join(groups)}, which accounts of other namespaces belong to"
+        return Refusal("cross-namespace", f"{told}: refused (apply.allowCrossNamespace)", manifest.key)
     others = sorted(_named(manifest.body, manifest.key) - {manifest.key.namespace})
     if not others:
         return None
@@ -81,6 +84,20 @@ def _named(body: object, key: Key) -> set[str]:
                 found |= {str(subject["namespace"])} if subject.get("namespace") else set()
                 found |= {account[1]} if account else set()
     return found | _references(body)
+
+
+def _wide_groups(body: Mapping[str, object], key: Key) -> set[str]:
+    """Groups of Kubernetes' own in a RoleBinding; that of its own namespace's accounts alone is none of them.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
+    """
+    subjects = body.get("subjects") if key.kind == "RoleBinding" else ()
+    named = {str(one.get("name") or "") for one in _items(subjects) if one.get("kind") == "Group"}
+    return {name for name in named if name.startswith("system:") and name != f"system:serviceaccounts:{key.namespace}"}
+
+
+def _items(value: object) -> list[Mapping[str, object]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _references(value: object) -> set[str]:

@@ -78,7 +78,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: Terms) -> Refusal
 
 
 def _leaving(key: Key, body: Body, live: Live, terms: Terms) -> Leaving:
-    policy = prune.policy_of(body, terms.guards.policy)
+    policy = prune.policy_of(body, terms.guards.policy, live_words=terms.live_words)
     if key.is_daemonset:
         # Pods that are orphaned stay on their nodes. https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
         return Leaving(policy, () if policy is Policy.ORPHAN else _lost((body,), live))

@@ -214,7 +214,7 @@ def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Term
     if first := terms.neighbours.ahead.get(key):
         return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)
     if manifest.agent and manifest.agent in bundle.held:
-        return Refusal("held", f"{key} is held by hold: true in clusters/{bundle.cluster.name}.yaml", key)
+        return Refusal("held", f"{key} is held by hold: true in {bundle.held[manifest.agent]}", key)
     if (
         old is not None
         and manifest.holder

@@ -8,11 +8,17 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
 
-# A DaemonSet's pods need everything before it in this row; what is in no row comes last.
+# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As Helm (pkg/release/util/kind_sorter.go,
+# InstallOrder) and Flux (github.com/fluxcd/pkg/ssa, sort.go) have it; an admission webhook comes last, for it may refuse what makes it run.
 _ROW = (
     ("", "Namespace"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
     ("scheduling.k8s.io", "PriorityClass"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("storage.k8s.io", "StorageClass"),
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("", "ResourceQuota"),
+    ("", "LimitRange"),
     ("", "ServiceAccount"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("rbac.authorization.k8s.io", "Role"),
@@ -20,16 +26,20 @@ _ROW = (
     ("rbac.authorization.k8s.io", "RoleBinding"),
     ("", "ConfigMap"),
     ("", "Secret"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
     ("", "Service"),
     ("apps", "DaemonSet"),
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ROW)}
 LAST = len(_ROW)
+_WEBHOOKS = frozenset(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 
 
 def rank(key: Key) -> int:
     """The place of a kind in the row."""
-    return _RANK.get((key.group, key.kind), LAST)
+    after = LAST + (key.group == "admissionregistration.k8s.io" and key.kind in _WEBHOOKS)
+    return _RANK.get((key.group, key.kind), after)
 
 
 def waves(manifests: Iterable[Manifest]) -> Mapping[str, int]:

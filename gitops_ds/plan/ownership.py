@@ -19,8 +19,9 @@ from gitops_ds.model.objects import Body, Path
 # A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...` one by its value, `.` itself.
 Fields = Mapping[str, Any]
 
-# Managers that speak for people at a terminal; what they own may be taken over.
-PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "OpenAPI-Generator", "unknown")
+# Managers that speak for people at a terminal; what they own may be taken over. Not among them is "OpenAPI-Generator", the default of the
+# generated clients: controllers in Python and Java write under it.
+PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
 
 
 class Hold(Enum):
@@ -75,6 +76,12 @@ def owned_fields(live: Body) -> Fields | None:
             fields: Fields = entry.get("fieldsV1") or {}
             return fields
     return None
+
+
+def is_from_git(live: Body, annotation: str) -> bool:
+    """Whether the annotation of a live object is one that we applied."""
+    annotations = ((owned_fields(live) or {}).get("f:metadata") or {}).get("f:annotations") or {}
+    return f"f:{annotation}" in annotations
 
 
 # Who writes for people by Update; what these own is handed to us, or a field removed from Git would stay for ever. Not among them:

@@ -10,6 +10,7 @@ from gitops_ds.kinds import config_maps
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import ownership
 
 
 class Policy(Enum):
@@ -63,10 +64,13 @@ class Guards:
         return Limit(self.share, self.nodes)
 
 
-def policy_of(live: Body, otherwise: Policy = Policy.CASCADE) -> Policy:
-    """The object's own word, the annotation `gitops-ds.io/prune`; an unknown word protects."""
+def policy_of(live: Body, otherwise: Policy = Policy.CASCADE, *, live_words: bool = True) -> Policy:
+    """The object's own word, the annotation `gitops-ds.io/prune`; an unknown word protects.
+
+    Without `live_words` one that was written in the cluster counts for nothing.
+    """
     said = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
-    if said is None:
+    if said is None or not (live_words or ownership.is_from_git(live, names.PRUNE)):
         return otherwise
     return Policy(said) if said in {policy.value for policy in Policy} else Policy.DISABLED
 

@@ -11,17 +11,21 @@ from collections.abc import Iterable, Mapping
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import ownership
 
 GUARD = "suspended"
 
 
-def refusals(changes: Iterable[Change], live: Mapping[Key, Body]) -> tuple[Refusal, ...]:
-    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the agent that it belongs to."""
+def refusals(changes: Iterable[Change], live: Mapping[Key, Body], *, live_words: bool = True) -> tuple[Refusal, ...]:
+    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the agent that it belongs to.
+
+    Without `live_words` only what a commit suspended is suspended.
+    """
     changes = tuple(changes)
     agents: dict[str, Key] = {}
     keys: set[Key] = set()
     for change in changes:
-        if change.key.kind == "DaemonSet" and _suspended(change, live.get(change.key)):
+        if change.key.kind == "DaemonSet" and _suspended(change, live.get(change.key), live_words=live_words):
             keys.add(change.key)
             if change.manifest is not None and change.manifest.agent:
                 agents[change.manifest.agent] = change.key
@@ -34,21 +38,14 @@ def refusals(changes: Iterable[Change], live: Mapping[Key, Body]) -> tuple[Refus
     return tuple(found)
 
 
-def _suspended(change: Change, live: Body | None) -> bool:
+def _suspended(change: Change, live: Body | None, *, live_words: bool) -> bool:
     if live is None or _annotation(live) != "true":
         return False
+    if not live_words and not ownership.is_from_git(live, names.SUSPEND):
+        return False
     taken_back = change.manifest is not None and _annotation(change.manifest.body) != "true"
-    return not (taken_back and from_git(live))
+    return not (taken_back and ownership.is_from_git(live, names.SUSPEND))
 
 
 def _annotation(body: Body) -> str:
     return str(((body.get("metadata") or {}).get("annotations") or {}).get(names.SUSPEND) or "").lower()
-
-
-def from_git(live: Body) -> bool:
-    """Whether it was a commit that suspended the DaemonSet."""
-    for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
-        if entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and f"f:{names.SUSPEND}" in fields:
-            return True
-    return False

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents; `held` names those not to be applied, `drift` what is done about drift of those that say so.
+    """What came of all agents; `held` names those not to be applied, each with the file that says so, `drift` what is done about drift of those that say so.
 
     `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
     drafts: tuple[Draft, ...]
     findings: tuple[Finding, ...]
-    held: frozenset[str]
+    held: Mapping[str, str]
     drift: Mapping[str, Drift]
     expected: Mapping[str, tuple[Terms, Terms]]
 
@@ -46,7 +46,7 @@ def render(around: Surroundings) -> All:
         if counted := expectation.counted(agent, around):
             expected[name] = counted
     findings += _unused_values(agents, around)
-    held = frozenset(name for name, agent in agents.items() if _is_held(agent, around))
+    held = {name: file for name, agent in agents.items() if (file := _held_by(agent, around))}
     return All(tuple(drafts), tuple(findings), held, _drift(agents), expected)
 
 
@@ -67,9 +67,11 @@ def chosen(around: Surroundings) -> tuple[str, ...]:
     return tuple(name for name in around.layout.agents if name in wanted)
 
 
-def _is_held(agent: Agent, around: Surroundings) -> bool:
-    said = (agent.about.value, *(file.section("agents", agent.name) for file in (around.environment, around.cluster)))
-    return any(value.get("hold") is True for value in said)
+def _held_by(agent: Agent, around: Surroundings) -> str:
+    """The file that holds an agent, the one of the cluster first; empty for one that none holds."""
+    said = [(file, file.section("agents", agent.name)) for file in (around.cluster, around.environment)]
+    said.append((agent.about, agent.about.value))
+    return next((file.name for file, value in said if value.get("hold") is True), "")
 
 
 def _dependencies(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:

@@ -113,9 +113,10 @@ def _deployed(told: Record) -> str | None:
             return f"not applied: {refusal.message}"
         case deployment.PassFailed(message=message, retry_in=retry_in):
             return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
-        case deployment.PassEnded(commit=commit, writes=writes) if writes:
+        case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes:
             what = "the state of the templates" if template_of(commit or "") else f"commit {short(commit)}"
-            return f"{what} is applied: {writes} written"
+            whole = f", {len(failed)} refused: not as a whole" if failed else ""
+            return f"{what} is applied: {writes} written{whole}"
         case _:
             return None
 

@@ -27,6 +27,7 @@ def parse(told: Mapping[str, Any]) -> Asked:
         adopt=bool(told.get("adopt")),
         allowed=templates.allowed(told.get("allow") or {}),
         drift=Drift(told.get("drift") or Drift.CORRECT),
+        live_words=told.get("driftFrom") != "git",
         patience=0.0,
         hold_for=durations.seconds(told["holdFor"]) if "holdFor" in told else plain.hold_for,
         compare_every=durations.seconds(told["compareInterval"]) if "compareInterval" in told else plain.compare_every,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gitops_ds.controller.deploy import Asked
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.trust import Mode
 from gitops_ds.settings import durations, notify
@@ -17,12 +18,13 @@ _PROXY = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """What must be signed; the files name whose signatures count."""
+    """What must be signed; the files name whose signatures count. `follows_rewrites`: a force-push waits for no consent."""
 
     mode: Mode = Mode.NONE
     allowed_signers_file: str = ""
     revoked_keys_file: str = ""
     gpg_keys_file: str = ""
+    follows_rewrites: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,10 @@ class AuthorSettings:
 
 @dataclass(frozen=True, slots=True)
 class RepositorySettings:
-    """Which repository, and how often it is looked at; times in seconds. Credentials are names of files."""
+    """Which repository, and how often it is looked at; times in seconds. Credentials are names of files.
+
+    `apply` is how its commits are applied, None where only the common settings say so.
+    """
 
     url: str = ""
     branch: str = ""
@@ -60,6 +65,7 @@ class RepositorySettings:
     timezone: str = "UTC"
     webhook_secret_file: str = ""
     forge: ForgeSettings | None = None
+    apply: Asked | None = None
 
 
 def parse(told: Mapping[str, Any]) -> RepositorySettings:
@@ -100,14 +106,17 @@ def _proxy(said: str, found: RepositorySettings) -> str:
 
 
 def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:
-    said = told.get("mode") or ("head" if told else "none")
+    said = told.get("mode") or ("head" if told.keys() - {"forcePush"} else "none")
     mode = Mode("head" if said == "commit" else said)
     names = {"allowedSignersFile": "allowed_signers_file", "revokedKeysFile": "revoked_keys_file", "gpgKeysFile": "gpg_keys_file"}
-    made = VerifySettings(mode, **{ours: told.get(theirs) or "" for theirs, ours in names.items()})
+    made = replace(VerifySettings(mode), **{ours: told.get(theirs) or "" for theirs, ours in names.items()})  # type: ignore[arg-type]
     if mode is not Mode.NONE and not (made.allowed_signers_file or made.gpg_keys_file):
         raise SettingsError(
             f"repository.verify.mode is {said}, but nobody's signature counts: name allowedSignersFile or gpgKeysFile"
         )
+    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could bring commits of another one.
+    follows = told["forcePush"] == "follow" if "forcePush" in told else mode is not Mode.ALL
+    made = replace(made, follows_rewrites=follows)
     if mode is Mode.TAG and not (found.tag or found.semver or found.ref.startswith("refs/tags/")):
         raise SettingsError("repository.verify.mode is tag, but no tag is followed: set repository.tag or repository.semver")
     return made

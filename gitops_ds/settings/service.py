@@ -60,7 +60,7 @@ class Service:
     seconds.
 
     `allowed` are the programs that may render what the repository says. `direct`: pods are bound to their nodes by us, not by a
-    scheduler. `own_node` is where the service runs itself, told by an option alone.
+    scheduler. `own_node` and `own_namespace` are where the service runs itself; no file says so.
     """
 
     repositories: tuple[RepositorySettings, ...] = ()
@@ -69,6 +69,7 @@ class Service:
     powers: Powers = Powers.PACE
     direct: bool = False
     own_node: str = ""
+    own_namespace: str = ""
     listen: str = ""
     page: PageSettings = field(default_factory=PageSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
@@ -84,7 +85,15 @@ class Service:
     @property
     def asked(self) -> Asked:
         """What is asked of every pass: `apply`, with what the service itself lives from out of reach."""
-        return replace(self.apply, allowed=replace(self.apply.allowed, home=self.cluster.namespace))
+        return self._protected(self.apply)
+
+    def asked_of(self, repository: RepositorySettings) -> Asked:
+        """What is asked of the passes of one repository: the same, with what its own `apply` says instead."""
+        return self._protected(repository.apply or self.apply)
+
+    def _protected(self, asked: Asked) -> Asked:
+        homes = frozenset({self.cluster.namespace, self.own_namespace} - {""})
+        return replace(asked, allowed=replace(asked.allowed, homes=homes))
 
 
 def read(file: str) -> Service:
@@ -147,14 +156,41 @@ def _repositories(told: Mapping[str, Any], file: str) -> tuple[RepositorySetting
     if "repository" in told and "repositories" in told:
         raise SettingsError(f"{file}: repository and repositories: write one of them")
     found = tuple(
-        repository.parse(one) for one in told.get("repositories") or [told[name] for name in ("repository",) if name in told]
+        _repository(one, told.get("apply") or {})
+        for one in told.get("repositories") or [told[name] for name in ("repository",) if name in told]
     )
     twice = [
         one for number, one in enumerate(found) if (one.url, one.path) in [(before.url, before.path) for before in found[:number]]
     ]
     if twice:
         raise SettingsError(f"{file}: repositories: {twice[0].url} is there twice with the same path")
+    _refuse_shared_account(found, file)
     return found
+
+
+def _repository(told: Mapping[str, Any], common: Mapping[str, Any]) -> RepositorySettings:
+    """One repository, whose own `apply` wins over the common one, key by key; `guards` limit by limit."""
+    own = told.get("apply") or {}
+    guards = {**(common.get("guards") or {}), **(own.get("guards") or {})}
+    merged = {**common, **own, **({"guards": guards} if guards else {})}
+    return replace(repository.parse(told), apply=applying.parse(merged))
+
+
+def _refuse_shared_account(found: tuple[RepositorySettings, ...], file: str) -> None:
+    """Raises SettingsError where several repositories may write in the name of every namespace's account.
+
+    A bare NAME is the account of that name in the namespace of each object: each repository would reach every namespace with one.
+    """
+    for one in found if len(found) > 1 else ():
+        asked = one.apply or Asked()
+        who = asked.impersonation
+        accounts = (who.service_account, *who.agents.values()) if who else ()
+        if asked.allowed.namespaces is None and any(name and "/" not in name for name in accounts):
+            raise SettingsError(
+                f"{file}: {one.url} may write in the name of an account in every namespace, as may the other repositories: say "
+                "for each of them which namespaces are its own (repositories.apply.allow.namespaces), or name one account as "
+                "NAMESPACE/NAME (repositories.apply.impersonate.serviceAccount)"
+            )
 
 
 def _is_said(group: Any, name: str) -> bool:

@@ -76,6 +76,10 @@ class Repository:
         """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is signed by whom we trust."""
         return await self._talk(signatures.verify, revision, tip, since, trust)
 
+    async def verify_kept(self, revision: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
+        """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG, by a tag that names it."""
+        return await self._talk(signatures.verify_kept, revision, commit, trust)
+
     async def newest_verified(self, revision: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
         """The newest commit in the line of a fetched tip that is signed by whom we trust."""
         return await self._talk(signatures.newest, revision, tip, trust)

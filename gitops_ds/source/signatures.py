@@ -8,7 +8,7 @@ https://git-scm.com/docs/git-verify-commit, https://git-scm.com/docs/git-config#
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,22 @@ def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, 
             if len(commits) > MOST:
                 return Unverified(tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}")
         return _commits(bare, commits, keys)
+
+
+def verify_kept(bare: Bare, wanted: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
+    """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it now has to be."""
+    with _keys(trust) as keys:
+        if trust.mode is not Mode.TAG:
+            return _commits(bare, [commit], keys)
+        known = remote.refs(bare, wanted)
+        tags = [
+            ref.removeprefix("refs/tags/").removesuffix("^{}") for ref, id in known.items() if id == commit and ref.endswith("^{}")
+        ]
+        said = [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)]
+        return next(
+            (one for one in said if isinstance(one, Verified)),
+            Unverified(commit, f"no signed tag names {commit[:12]}, the last good commit, any more"),
+        )
 
 
 def newest(bare: Bare, wanted: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
@@ -165,6 +181,10 @@ def _tag(bare: Bare, wanted: Revision, tip: CommitId, keys: _Keys) -> Verified |
         raise errors.UsageError(
             f"repository.verify.mode is tag, but {revision.show(wanted)} is followed: set repository.tag or repository.semver"
         )
+    return _tag_named(bare, name, known, tip, keys)
+
+
+def _tag_named(bare: Bare, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys) -> Verified | Unverified:
     id, commit = known.get(f"refs/tags/{name}"), known.get(f"refs/tags/{name}^{{}}")
     if id is None or commit is None:
         return Unverified(tip, f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s {name}`)")

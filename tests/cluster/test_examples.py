@@ -27,7 +27,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
     bundle = prepare.prepare(snapshot(), cluster=name).bundle
     # Nobody makes an agent ready here, and each shall be written.
     everything = {key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()}
-    bundle = replace(bundle, held=frozenset(), manifests=everything)
+    bundle = replace(bundle, held={}, manifests=everything)
     asked = deploy.Asked(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:

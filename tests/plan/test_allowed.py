@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gitops_ds.model.objects import Key
 from gitops_ds.plan import allowed
 from gitops_ds.plan.allowed import Allowed
+from gitops_ds.settings.service import ClusterSettings, Service
 
-HOME = Allowed(home="gitops-ds")
-ITSELF = Allowed(home="gitops-ds", itself=True)
+HOME = Allowed(homes=frozenset({"gitops-ds"}))
+ITSELF = Allowed(homes=frozenset({"gitops-ds"}), itself=True)
 RBAC = "rbac.authorization.k8s.io"
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 
@@ -68,3 +71,11 @@ def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
 def test_the_lists_say_what_may_be_named(settings: Allowed, key: Key, word: str) -> None:
     refusal = allowed.why_not(key, settings)
     assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
+
+
+def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() -> None:
+    service = replace(Service(cluster=ClusterSettings(namespace="gitops-state")), own_namespace="gitops-ds")
+    for namespace in ("gitops-state", "gitops-ds"):
+        for key in (Key("apps", "DaemonSet", namespace, "reader-of-credentials"), Key("", "ConfigMap", namespace, "settings")):
+            assert allowed.why_not(key, service.asked.allowed) is not None
+    assert Service().asked.allowed.homes == {"gitops-ds"}

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from gitops_ds.cluster import simulated
-from gitops_ds.controller import deploy
+from gitops_ds.controller import deploy, said
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.deployment import PassEnded
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET
-from gitops_ds.plan import approval, show
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.plan import approval, order, ownership, show
+from gitops_ds.plan.identity import Impersonation
 from gitops_ds.plan.prune import Guards
+from gitops_ds.report import words
 from tests.plan.test_prune_scenes import pod_of
 from tests.plan.world import World, config_map, daemonset, play
 
@@ -150,3 +153,83 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
         assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
 
     play(scene)
+
+
+def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        by_git = deploy.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        await deployer.apply(FILES)
+        marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
+        containers = [{"name": "agent", "image": "evil:1"}]
+        patch = {"metadata": {"annotations": marks}, "spec": {"template": {"spec": {"containers": containers}}}}
+        await cluster.client("tenant").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        assert (await deployer.apply(FILES, "second")).writes == 0
+        assert (await deployer.apply(FILES, "second", by_git)).written == ("update DaemonSet default/agent",)
+        assert (await deployer.apply(KEPT, "third", by_git)).written == ("delete DaemonSet default/agent",)
+
+    play(scene)
+
+
+def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        by_git = deploy.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        body = daemonset("agent")
+        body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
+        await deployer.apply({**KEPT, "agent.yaml": body})
+        assert (await deployer.apply(KEPT, "second", by_git)).guards == ["prune-disabled"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("files", "file"),
+    [
+        ({"agents/a/agent.yaml": "hold: true"}, "agents/a/agent.yaml"),
+        ({"agents/a/agent.yaml": ""}, ""),
+    ],
+)
+def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: str) -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
+        assert done.guards == (["held"] if file else [])
+        assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
+
+    play(scene)
+
+
+def test_a_pass_that_leaves_something_undone_says_so() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        who = Impersonation(service_account="deployer")
+        asked = deploy.Asked(patience=0, impersonation=who)
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
+        await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
+        [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]
+        assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
+        assert said.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
+        assert "1 refused: not as a whole" in (words.line(ended) or "")
+
+    play(scene)
+
+
+def test_a_generated_client_is_no_person() -> None:
+    assert not ownership.is_person("OpenAPI-Generator")
+    assert ownership.is_person("kubectl-edit")
+
+
+def test_what_pods_need_comes_before_daemonsets_and_admission_webhooks_come_last() -> None:
+    row = [
+        ("", "Namespace"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("", "ResourceQuota"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("", "PersistentVolumeClaim"),
+        ("apps", "DaemonSet"),
+        ("apps", "Deployment"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ]
+    ranks = [order.rank(Key(group, kind, "", "x")) for group, kind in row]
+    assert ranks[3] < ranks[6] > ranks[4]
+    assert [rank for number, rank in enumerate(ranks) if number not in (3, 4)] == sorted(
+        {rank for number, rank in enumerate(ranks) if number not in (3, 4)}
+    )

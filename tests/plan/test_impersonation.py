@@ -112,6 +112,9 @@ SUBJECTS = [
     ({"kind": "User", "name": "system:serviceaccount:kube-system:x", "apiGroup": RBAC}, False),
     ({"kind": "Group", "name": "system:serviceaccounts:kube-system", "apiGroup": RBAC}, False),
     ({"kind": "Group", "name": "system:serviceaccounts:a", "apiGroup": RBAC}, True),
+    ({"kind": "Group", "name": "system:serviceaccounts", "apiGroup": RBAC}, False),
+    ({"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC}, False),
+    ({"kind": "Group", "name": "team-a", "apiGroup": RBAC}, True),
     ({"kind": "User", "name": "ada", "apiGroup": RBAC}, True),
 ]
 

@@ -39,8 +39,8 @@ def test_the_examples_render_as_they_always_did(cluster: str) -> None:
     goldens.check(GOLDENS / f"{cluster}.yaml", render.as_yaml(bundle))
 
 
-def test_a_held_agent_is_named() -> None:
-    assert render.render(snapshot(), cluster="us-1").held == {"tetragon"}
+def test_a_held_agent_is_named_with_the_file_that_holds_it() -> None:
+    assert render.render(snapshot(), cluster="us-1").held == {"tetragon": "clusters/us-1.yaml"}
 
 
 def test_the_examples_hold_twelve_agents() -> None:

@@ -22,10 +22,10 @@ def test_templates_are_looked_for_only_when_asked() -> None:
 
 def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
     told = service.parse({"cluster": {"namespace": "elsewhere"}})
-    assert told.asked.allowed == Allowed(home="elsewhere")
+    assert told.asked.allowed == Allowed(homes=frozenset({"elsewhere"}))
     said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
     found = service.parse({"apply": {"allow": said}}).asked.allowed
-    assert found == Allowed(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, home="gitops-ds")
+    assert found == Allowed(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, homes=frozenset({"gitops-ds"}))
 
 
 @pytest.mark.parametrize("line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"])

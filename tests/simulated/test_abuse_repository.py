@@ -34,7 +34,7 @@ metadata: {{name: login, namespace: default}}
 data: {{password: {base64.b64encode(HUSH.encode()).decode()}}}
 stringData: {{user: {HUSH}}}
 """
-ASKED = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(home="gitops-ds"))
+ASKED = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
 STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 
 

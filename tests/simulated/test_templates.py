@@ -28,7 +28,7 @@ from gitops_ds.plan.prune import Guards
 from gitops_ds.report import words
 from tests.simulated.test_deployer_loop import History
 
-PRUNING = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(home="gitops-ds"))
+PRUNING = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
 SECRET_IMAGE = "registry.example.com/hush-hush"
 
 
