@@ -38,8 +38,9 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 PAGE = 500
 REQUEST_SECONDS = 30.0
 CONNECTIONS = 64  # for requests; more only wait inside the API server
-PATIENCE = 4  # times that a 429 or 503 with Retry-After is waited out
-LONGEST_WAIT_SECONDS = 8.0
+# A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go, maxRetries), and for so many seconds at
+# most: API Priority and Fairness names up to 32 s (apiserver util/flowcontrol/dropped_requests_tracker.go).
+PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
 _NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -280,6 +281,7 @@ class HttpCluster:
     @contextlib.asynccontextmanager
     async def _send(self, request: _Request) -> AsyncIterator[aiohttp.ClientResponse]:
         refused: str | None = None
+        waited = 0.0
         for attempt in range(PATIENCE + 1):
             authorization = await self._access.authorization(refuse=refused)
             async with await self._request(request, authorization) as reply:
@@ -291,10 +293,12 @@ class HttpCluster:
                 said = replies.error_for(reply.status, await self._whole(reply), reply.headers.get("Retry-After"), self._access.who)
             if isinstance(said, errors.Unauthorized) and refused is None and authorization:
                 refused = authorization
-            elif isinstance(said, errors.TooManyRequests | errors.ServerFault) and said.retry_after and attempt < PATIENCE:
-                await asyncio.sleep(min(said.retry_after, LONGEST_WAIT_SECONDS))
-            else:
+                continue
+            wait = said.retry_after if isinstance(said, errors.TooManyRequests | errors.ServerFault) else 0.0
+            waited += wait
+            if not wait or attempt == PATIENCE or waited > LONGEST_WAIT_SECONDS:
                 raise said
+            await asyncio.sleep(wait)
 
     async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
         session = self._watch_session if request.is_watch else self._session

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from gitops_ds import errors
@@ -74,12 +74,9 @@ class Election:
         return election.pause(self._candidate, self._clocks.steady(), self._clocks.chance())
 
     async def _attempt(self) -> None:
-        now, patience = self._clocks.steady(), self._candidate.timing.renew_deadline / 2
-        if self._candidate.leads(now):
-            patience = min(patience, self._candidate.until - now)
-        complaint = ""
+        now, complaint = self._clocks.steady(), ""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(self._candidate.until - now if self._candidate.leads(now) else None):
                 await self._try()
         except TimeoutError:
             complaint = "no answer in time"
@@ -106,22 +103,32 @@ class Election:
             self._know(election.wrote(self._candidate, written, sent, self._clocks.steady()))
             return
 
+    async def _timed(self, request: Coroutine[None, None, Body]) -> Body:
+        """One request, which has a time of its own; how long it took is noted."""
+        began = self._clocks.steady()
+        try:
+            async with asyncio.timeout(self._candidate.patience):
+                return await request
+        finally:
+            self._candidate = election.took(self._candidate, self._clocks.steady() - began)
+
     async def _look(self) -> None:
         try:
-            found: Body | None = await self._cluster.get(LEASE, self._candidate.namespace, self._candidate.lease)
+            request = self._cluster.get(LEASE, self._candidate.namespace, self._candidate.lease)
+            found: Body | None = await self._timed(request)
         except errors.NotFound:
             found = None
         self._know(election.saw(self._candidate, found, self._clocks.steady()))
 
     async def _write(self, body: Body) -> Body:
         if self._candidate.version:
-            return await self._cluster.replace(LEASE, body)
+            return await self._timed(self._cluster.replace(LEASE, body))
         try:
-            return await self._cluster.create(LEASE, body)
+            return await self._timed(self._cluster.create(LEASE, body))
         except errors.NotFound:
             with contextlib.suppress(errors.AlreadyExists):
                 namespace = {"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": self._candidate.namespace}}
-                await self._cluster.create(NAMESPACE, namespace)
+                await self._timed(self._cluster.create(NAMESPACE, namespace))
             raise
 
     def _know(self, candidate: Candidate) -> None:
@@ -150,8 +157,19 @@ class Election:
     async def _release(self) -> None:
         """So that another takes it at once. Nothing of ours is on its way any more."""
         self._turn(False)
-        body = election.release(self._candidate, self._clocks.wall()) if self.leads else None
-        if body is not None:
+        if self.leads:
             with contextlib.suppress(errors.ClusterError, TimeoutError):
                 async with asyncio.timeout(RELEASE_SECONDS):
-                    await self._cluster.replace(LEASE, body)
+                    await self._give_back()
+
+    async def _give_back(self) -> None:
+        """A renewal whose reply was lost has changed the version: then the lease is read and written once more."""
+        for _ in range(2):
+            body = election.release(self._candidate, self._clocks.wall())
+            if body is None:
+                return
+            try:
+                await self._cluster.replace(LEASE, body)
+                return
+            except errors.Conflict:
+                await self._look()

@@ -4,6 +4,12 @@ Clocks are never compared. A lease counts as held as long as its spec changed wi
 times stand in it; its holder stops `Timing.renew_deadline` after it *sent* the last renewal that was taken. The holder's time began
 before anybody could see that renewal, and is the shorter one: so there are never two, as long as no clock runs faster than another
 by duration / renew_deadline.
+
+Where the API server is slow the holder asks for a longer lease: with requests of 5 s, fixed times of 10 and 7 s would leave no time
+to renew, and no candidate would lead. The lease itself carries the duration, which all others respect.
+
+A lease that is not found may have been deleted under its holder, which goes on until its next renewal. A candidate that creates one
+without having seen the holder leads only after a whole duration, stretched by the latency that it measured itself.
 https://kubernetes.io/docs/concepts/architecture/leases/ and client-go's tools/leaderelection
 """
 
@@ -18,6 +24,8 @@ from gitops_ds.kinds import timestamps
 from gitops_ds.model.objects import LEASE, Body
 
 LONGEST = 300.0  # seconds; a longer duration in a lease is somebody's slip, and must not keep everybody waiting
+_SLOWEST = 6.0  # seconds of latency that a lease is stretched for: with the usual times to 32 s
+_DECAY = 0.8  # of the latency, with each request that is faster
 _RELEASED = 1  # the duration that a released lease is left with, as client-go does
 
 
@@ -29,6 +37,11 @@ class Timing:
     renew_deadline: float = 7.0
     retry: float = 2.0
 
+    def stretched(self, latency: float) -> Timing:
+        """The times where a request takes so many seconds: a renewal that is one retry late, and its successor, fit in."""
+        factor = max(1.0, (3 * latency + 2 * self.retry) / self.renew_deadline)
+        return Timing(self.duration * factor, self.renew_deadline * factor, self.retry)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -36,6 +49,8 @@ class Candidate:
 
     `body` is the lease as last seen (also when it is gone since), `version` its resourceVersion, empty where there is none; `since`
     is when its spec was first seen as it is, `looked` when it was last looked at. Until `until` writes of ours may be on their way.
+    `latency` is the seconds that requests took lately; before `quiet_until` it does not lead, for a lease that it created may have
+    had a holder.
     """
 
     namespace: str
@@ -47,6 +62,13 @@ class Candidate:
     since: float = -math.inf
     looked: float = -math.inf
     until: float = -math.inf
+    latency: float = 0.0
+    quiet_until: float = -math.inf
+
+    @property
+    def patience(self) -> float:
+        """Seconds that one request may take."""
+        return self.timing.stretched(self.latency).renew_deadline / 2
 
     @property
     def holder(self) -> str:
@@ -56,6 +78,11 @@ class Candidate:
     def leads(self, now: float) -> bool:
         """Whether this candidate is the leader."""
         return now < self.until
+
+
+def took(candidate: Candidate, seconds: float) -> Candidate:
+    """A request was answered, or given up, after so many seconds; a slow one counts for some that follow."""
+    return replace(candidate, latency=min(max(seconds, candidate.latency * _DECAY), _SLOWEST))
 
 
 def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
@@ -72,8 +99,11 @@ def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
 
 
 def wrote(candidate: Candidate, body: Body, sent: float, now: float) -> Candidate:
-    """A write that was sent then was taken: the lease is ours."""
-    return replace(saw(candidate, body, now), until=sent + candidate.timing.renew_deadline)
+    """A write that was sent then was taken: the lease is ours, for as long as it says."""
+    timing, duration = candidate.timing, min(_spec(body).get("leaseDurationSeconds") or 0, LONGEST)
+    quiet_until = now + duration if candidate.body is None else candidate.quiet_until
+    until = sent + duration * timing.renew_deadline / timing.duration if now >= quiet_until else -math.inf
+    return replace(saw(candidate, body, now), until=until, quiet_until=quiet_until)
 
 
 def free_at(candidate: Candidate, now: float) -> float:
@@ -100,7 +130,7 @@ def claim(candidate: Candidate, now: float, clock: float) -> Body | None:
     mine = candidate.holder == candidate.me
     spec = {
         "holderIdentity": candidate.me,
-        "leaseDurationSeconds": max(1, math.ceil(candidate.timing.duration)),
+        "leaseDurationSeconds": max(1, math.ceil(candidate.timing.stretched(candidate.latency).duration)),
         "acquireTime": before.get("acquireTime") if mine else timestamps.micros(clock),
         "renewTime": timestamps.micros(clock),
         "leaseTransitions": (before.get("leaseTransitions") or 0) + (0 if mine or candidate.body is None else 1),

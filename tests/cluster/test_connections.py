@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
+from gitops_ds import errors
 from gitops_ds.cluster.access import Access
 from gitops_ds.cluster.http import HttpCluster
 from gitops_ds.cluster.kubeconfig import Found
@@ -23,12 +24,20 @@ PROMPT = 5.0  # seconds; a request that waits for a connection waits for REQUEST
 
 @dataclass
 class Server:
-    """Answers lists with nothing and keeps watches open; `watches` counts those."""
+    """Answers lists with nothing and keeps watches open; `watches` counts those.
+
+    The next `refusals` requests get 429 with `retry_after` seconds.
+    """
 
     watches: int = 0
+    refusals: int = 0
+    retry_after: str = "0.05"
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.refusals:
+            self.refusals -= 1
+            return web.Response(status=429, headers={"Retry-After": self.retry_after})
         if "watch" in request.query:
             reply = web.StreamResponse()
             await reply.prepare(request)
@@ -69,6 +78,22 @@ async def until(done: Callable[[], bool]) -> None:
 async def prompt(request: Awaitable[Body]) -> Body:
     async with asyncio.timeout(PROMPT):
         return await request
+
+
+def test_a_request_that_is_throttled_waits_as_long_and_as_often_as_client_go_does() -> None:
+    async def scene() -> None:
+        async with connected() as (server, cluster):
+            server.refusals = 10
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            server.refusals = 11
+            with pytest.raises(errors.TooManyRequests):
+                await prompt(cluster.get(CONFIG_MAP, "default", "one"))
+            server.refusals, server.retry_after = 1, "200"
+            with pytest.raises(errors.TooManyRequests) as raised:
+                await prompt(cluster.get(CONFIG_MAP, "default", "one"))
+            assert raised.value.retry_after == 200
+
+    asyncio.run(scene())
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_a_lease_that_is_gone_keeps_others_away_as_if_it_were_there() -> None:
 
 
 def test_the_time_of_a_leader_begins_when_it_sent_its_renewal() -> None:
-    led = election.wrote(candidate(), lease("a"), sent=100, now=103)
+    led = election.wrote(election.saw(candidate(), lease("a"), 90), lease("a", 2), sent=100, now=103)
     assert led.leads(106.9)
     assert not led.leads(107)
 
@@ -127,7 +127,7 @@ def test_nobody_waits_past_the_end_of_a_lease() -> None:
     waiting = election.saw(candidate(), lease("b"), 100)
     assert election.pause(waiting, 105, 0.5) == pytest.approx(1.05)
     assert election.pause(waiting, 109.5, 0.5) == 0.5
-    led = election.wrote(candidate(), lease("a"), 100, 100)
+    led = election.wrote(election.saw(candidate(), lease("a"), 90), lease("a", 2), 100, 100)
     assert election.pause(led, 101, 0.5) == pytest.approx(2.1)
     assert election.pause(led, 106.5, 0.5) == 0.5
 
@@ -156,6 +156,7 @@ class World:
     chance: random.Random
     trouble: float
     edits: float = 0.0
+    latency: float = 0.01  # seconds of a request, of which half is the way back
     api: Api = field(default_factory=Api)
     now: float = 0.0
     due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
@@ -192,7 +193,7 @@ class One:
         return self.offset + self.world.now * self.rate
 
     def delay(self) -> float:
-        return self.world.chance.choice([0.01, 0.1, 1.0, 5.0]) if self.lost() else 0.005
+        return self.world.chance.choice([0.01, 0.1, 1.0, 5.0]) if self.lost() else self.world.latency / 2
 
     def lost(self) -> bool:
         return self.world.chance.random() < self.world.trouble
@@ -211,13 +212,16 @@ class One:
             self.look(self.epoch)
 
     def look(self, epoch: int) -> None:
+        began = self.clock()
+
         def asked() -> None:
             body = self.world.api.body
 
             def answered() -> None:
                 if epoch == self.epoch and self.alive:
-                    self.state = election.saw(self.state, body, self.clock())
-                    self.write(epoch)
+                    self.epoch += 1  # the request has not run out of time
+                    self.state = election.took(election.saw(self.state, body, self.clock()), self.clock() - began)
+                    self.write(self.epoch)
 
             if not self.lost():
                 self.world.at(self.world.now + self.delay(), answered)
@@ -236,11 +240,13 @@ class One:
             def answered() -> None:
                 if epoch != self.epoch or not self.alive:
                     return
+                self.epoch += 1
+                self.state = election.took(self.state, self.clock() - sent)
                 if written is not None:
                     self.state = election.wrote(self.state, written, sent, self.clock())
-                    self.again(epoch)
+                    self.again(self.epoch)
                 else:
-                    self.look(epoch)
+                    self.look(self.epoch)
 
             if not self.lost():
                 self.world.at(self.world.now + self.delay(), answered)
@@ -250,7 +256,14 @@ class One:
     def request(self, asked: Callable[[], None], epoch: int) -> None:
         if not self.lost():
             self.world.at(self.world.now + self.delay(), asked)
-        self.world.at(self.world.now + T.renew_deadline / 2 / self.rate, lambda: self.again(epoch))
+        patience = self.state.patience
+
+        def given_up() -> None:
+            if epoch == self.epoch:
+                self.state = election.took(self.state, patience)
+                self.again(epoch)
+
+        self.world.at(self.world.now + patience / self.rate, given_up)
 
     def again(self, epoch: int) -> None:
         if epoch == self.epoch:
@@ -284,6 +297,21 @@ def test_never_two_may_write_when_the_lease_is_deleted_or_emptied(seed: int, tro
     seen = [one for one in made.candidates if one.state.body is not None]
     for one in made.candidates:
         one.alive = one in seen
+    remove_six_times(made)
+
+
+@OFTEN
+@given(st.integers(0, 2**32), st.sampled_from([0.01, 1.0, 2.0, 3.0, 5.0]))
+def test_never_two_may_write_when_the_lease_is_deleted_while_another_candidate_starts(seed: int, latency: float) -> None:
+    """One that never saw the lease, and so can't know that it had a holder."""
+    made = world(seed, 3, 0.0)
+    made.latency = latency
+    made.run(120)
+    remove_six_times(made, newcomers=True)
+
+
+def remove_six_times(made: World, *, newcomers: bool = False) -> None:
+    """Deletes or empties the lease once a minute."""
 
     def delete() -> None:
         made.api.body = None
@@ -292,9 +320,39 @@ def test_never_two_may_write_when_the_lease_is_deleted_or_emptied(seed: int, tro
         if made.api.body is not None:
             made.api.write({**made.api.body, "spec": {**made.api.body["spec"], "holderIdentity": ""}})
 
-    for _ in range(6):
-        made.at(made.now + made.chance.uniform(0, 60), made.chance.choice([delete, empty]))
+    for number in range(6):
+        moment = made.now + made.chance.uniform(0, 60)
+        made.at(moment, made.chance.choice([delete, empty]))
+        if newcomers:
+            newcomer = One(made, Candidate("ns", "lease", f"new-{number}", T), made.chance.uniform(0.85, 1.15), 0.0)
+            made.candidates.append(newcomer)
+            made.at(moment + made.chance.uniform(0, 3), newcomer.attempt)
         made.run(made.now + 60)
+
+
+@OFTEN
+@given(st.integers(0, 2**32), st.sampled_from([1.0, 2.0, 3.0, 5.0]))
+def test_at_any_latency_a_leader_exists_and_is_followed_after_its_death_and_never_two_may_write(seed: int, latency: float) -> None:
+    made = world(seed, 3, 0.0)
+    made.latency = latency
+    made.run(120)
+    for _ in range(300):
+        made.run(made.now + 1)
+        assert len(made.leads_now()) == 1
+    (leader,) = made.leads_now()
+    next(one for one in made.candidates if one.state.me == leader).alive = False
+    made.run(made.now + (T.stretched(latency * 1.2).duration + T.retry + 4 * latency) / 0.85)
+    assert made.leads_now() not in ([], [leader])
+
+
+@OFTEN
+@given(st.integers(0, 2**32), st.sampled_from([1.0, 2.0, 3.0, 5.0]))
+def test_a_leader_exists_again_soon_after_the_api_server_became_slow_or_fast(seed: int, latency: float) -> None:
+    made = world(seed, 3, 0.0)
+    for value in (0.01, latency, 0.01):
+        made.latency = value
+        made.run(made.now + 120)
+        assert len(made.leads_now()) == 1
 
 
 @OFTEN

@@ -155,7 +155,8 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
             following.cancel()
             await cluster.delete(DAEMONSET, SPACE, "agent")
             with contextlib.suppress(errors.NotFound):
-                await cluster.delete(LEASE, SPACE, "gitops-ds")
+                # As its holder leaves it; the first replica after a deletion would wait for a whole duration.
+                await cluster.patch(LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
             while (await cluster.list(POD)).items:  # the garbage collector takes them
                 await asyncio.sleep(0.1)
 

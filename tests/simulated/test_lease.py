@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.cluster import simulated
 from gitops_ds.cluster.fence import Fence, Fenced
 from gitops_ds.controller.lease import Clocks, Election
 from gitops_ds.core.election import Candidate, Timing
@@ -49,7 +50,7 @@ def scene(play_it: Callable[[Stand, One, One], object]) -> None:
     async def whole() -> None:
         async with stand(1) as there:
             first = One(there, "a")
-            await asyncio.sleep(1)
+            await asyncio.sleep(12)  # a lease that it creates is a leader's only after its duration
             second = One(there, "b")
             await asyncio.sleep(5)
             await play_it(there, first, second)  # type: ignore[misc]
@@ -91,6 +92,45 @@ def test_a_stolen_lease_ends_the_turn() -> None:
         assert first.turns == [True, False]
         assert not await first.writes()
         assert [type(told) for told in first.told if isinstance(told, LeaderElected | LeaderLost)] == [LeaderElected, LeaderLost]
+
+    scene(then)
+
+
+@pytest.mark.parametrize("latency", [1.0, 2.0, 3.0, 5.0])
+def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(latency: float) -> None:
+    async def whole() -> None:
+        async with stand(1) as there:
+            there.cluster.habits = simulated.Habits(latency=latency)
+            both = [One(there, name) for name in "ab"]
+
+            async def leaders(seconds: int) -> set[int]:
+                """How many fences stood open, at each tenth of a second."""
+                found = set()
+                for _ in range(seconds * 10):
+                    await asyncio.sleep(0.1)
+                    found.add(sum(one.fence.left > 0 for one in both))
+                return found
+
+            assert await leaders(90) == {0, 1}
+            assert await leaders(300) == {1}
+            leader = next(one for one in both if one.election.leads)
+            leader.task.cancel()
+            assert await leaders(60) == {0, 1}
+            assert await leaders(60) == {1}
+            for one in both:
+                one.task.cancel()
+            await asyncio.gather(*(one.task for one in both), return_exceptions=True)
+
+    play(whole)
+
+
+def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
+    async def then(there: Stand, first: One, second: One) -> None:
+        # Somebody's annotation has the same effect on the version as a renewal whose reply was lost.
+        await there.people.patch(LEASE, "default", "lease", {"metadata": {"annotations": {"seen": "yes"}}})
+        first.election.stop()
+        await asyncio.sleep(1.5)
+        assert await second.writes()
 
     scene(then)
 
