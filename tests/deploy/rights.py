@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,13 @@ _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """A verb on a resource (`daemonsets/status`) of an API group, in one namespace or (empty) in all."""
+    """A verb on a resource (`daemonsets/status`) of an API group, in one namespace or (empty) in all; with a name of that alone."""
 
     verb: str
     group: str
     resource: str
     namespace: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         what = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -77,6 +78,7 @@ def judge(plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = 
         for right in _asked(told):
             narrow = Right(right.verb, right.group, right.resource)
             needed |= {right} if right in given else {narrow}
+            needed |= {one for one in given if one.name and replace(one, name="") == narrow}
     needed |= {implied for implied, shown in IMPLIED.items() if shown in needed}
     return Outcome(tuple(sorted(set(refused))), tuple(sorted(given - but - needed)))
 
@@ -98,7 +100,8 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
             space, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
             for rule in roles.get((role["kind"], space if role["kind"] == "Role" else "", role["name"]), ()):
                 found |= {
-                    Right(verb, group, resource, space)
+                    Right(verb, group, resource, space, name)
+                    for name in rule.get("resourceNames") or [""]
                     for verb in rule["verbs"]
                     for group in rule["apiGroups"]
                     for resource in rule["resources"]
@@ -179,6 +182,7 @@ def in_force(plane: controlplane.ControlPlane) -> None:
 def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
     resource, _, sub = right.resource.partition("/")
     asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": sub, "namespace": right.namespace}
+    asked["name"] = right.name
     group = "authorization.k8s.io/v1"
     review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": {"user": ACCOUNT, "resourceAttributes": asked}}
     return bool(plane.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"])

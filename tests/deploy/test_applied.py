@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,33 @@ def test_two_replicas_run_on_nodes_of_their_own_under_the_restricted_standard(pl
     assert len({pod["spec"]["nodeName"] for pod in placed(plane, 2)}) == 2
     enforced = json.loads(plane.kubectl("get", "namespace", "gitops-ds", "-o", "json"))["metadata"]["labels"]
     assert enforced["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("/apis/coordination.k8s.io/v1/namespaces/gitops-ds/leases/gitops-ds", "gitops-ds-leader-election"),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases/gitops-ds", "gitops-ds"),
+        ("/apis/apps/v1/daemonsets", "gitops-ds"),
+        ("/version", "gitops-ds"),
+    ],
+)
+def test_requests_of_the_service_have_the_priority_of_controllers(path: str, schema: str, plane: controlplane.ControlPlane) -> None:
+    plane.kubectl("apply", "-k", str(deploy.DEPLOY))
+    plane.token = plane.kubectl("-n", "gitops-ds", "create", "token", "gitops-ds").strip()
+    uid = json.loads(plane.kubectl("get", "flowschema", schema, "-o", "json"))["metadata"]["uid"]
+    program.eventually(lambda: matched(plane, path), lambda found: found == uid)
+
+
+def matched(plane: controlplane.ControlPlane, path: str) -> str:
+    """The UID of the FlowSchema that a request fell under, whatever the answer is."""
+    request = urllib.request.Request(plane.url + path, headers={"Authorization": f"Bearer {plane.token}"})
+    try:
+        reply = urllib.request.urlopen(request, context=ssl.create_default_context(cafile=str(plane.ca)), timeout=60)
+    except urllib.error.HTTPError as error:
+        reply = error
+    with reply:
+        return str(reply.headers["X-Kubernetes-PF-FlowSchema-UID"])
 
 
 def test_before_there_is_a_network_the_service_is_placed_on_the_hosts(plane: controlplane.ControlPlane) -> None:

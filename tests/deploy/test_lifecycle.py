@@ -104,7 +104,7 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
         assert running(plane) == before
         agents = pods(plane, "own")
 
-        rest = [body for body in own if body["kind"] not in ("PodDisruptionBudget", "ResourceQuota")]
+        rest = [body for body in own if body["kind"] not in ("PodDisruptionBudget", "ResourceQuota", "FlowSchema")]
         upstream.commit({"gitops-ds.json": scenes.documents(*rest).replace(IMAGE, "gitops-ds:next")})
         service.said("deleted ResourceQuota")
         program.eventually(lambda: set(running(plane).values()), lambda found: found == {"gitops-ds:next"}, PATIENCE)
