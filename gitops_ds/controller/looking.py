@@ -18,7 +18,7 @@ PATIENCE = 5.0  # seconds that a pass waits for the answer while a commit is the
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The tip as far as it is known, None before the first answer. `asked`: this is what Git says now, or `error` why it doesn't."""
+    """The tip as far as it is known, None before the first answer. `asked`: Git answered just now, or failed with `error`."""
 
     tip: CommitId | None
     asked: bool = False

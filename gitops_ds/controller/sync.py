@@ -1,8 +1,8 @@
 """The deployer's loop: look at Git when asked to, make the cluster so, remember, wait for the next wish.
 
-The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does not ask Git. A wish that comes while a
-pass goes on is not lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends after
-`git ls-remote`. While Git gives no answer the commit that is known is kept applied.
+The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does not ask Git. A wish that comes
+while a pass goes on is not lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends
+after `git ls-remote`. While Git gives no answer the commit that is known is kept applied.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ class Loop:
             raise error
 
     async def _keep_up(self, seen: Seen, steering: Steering) -> errors.SourceError | None:
-        """Makes the cluster as the tip says, or the last good commit; why that is not the tip, where only Git or a person can help."""
+        """Makes the cluster as the tip says, or the last good commit. The error that only people can mend, if any."""
         stir, now, tip = self._stir, asyncio.get_running_loop().time(), seen.tip or CommitId("")
         choice = self._choice
         is_open = choice is not None and (not choice.trusted or choice.blocked is not None)

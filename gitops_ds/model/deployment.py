@@ -136,7 +136,7 @@ class Withheld(Record):
 
 @dataclass(frozen=True, slots=True)
 class PassEnded(Record):
-    """A pass came to its end; `writes` counts what was written. `failed` are the refusals that leave something of the commit undone."""
+    """A pass came to its end; `writes` counts what was written. `failed`: the refusals that leave a part of the commit undone."""
 
     commit: CommitId | None
     writes: int

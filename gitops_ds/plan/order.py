@@ -8,8 +8,9 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
 
-# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As Helm (pkg/release/util/kind_sorter.go,
-# InstallOrder) and Flux (github.com/fluxcd/pkg/ssa, sort.go) have it; an admission webhook comes last, for it may refuse what makes it run.
+# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As Helm (InstallOrder in
+# pkg/release/util/kind_sorter.go) and Flux (sort.go in github.com/fluxcd/pkg/ssa) have it; an admission webhook comes last, for it
+# may refuse what makes it run.
 _ROW = (
     ("", "Namespace"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),

@@ -19,8 +19,8 @@ from gitops_ds.model.objects import Body, Path
 # A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...` one by its value, `.` itself.
 Fields = Mapping[str, Any]
 
-# Managers that speak for people at a terminal; what they own may be taken over. Not among them is "OpenAPI-Generator", the default of the
-# generated clients: controllers in Python and Java write under it.
+# Managers that speak for people at a terminal; what they own may be taken over. Not among them is "OpenAPI-Generator", the default
+# of the generated clients: controllers in Python and Java write under it.
 PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
 
 

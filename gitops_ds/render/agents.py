@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents; `held` names those not to be applied, each with the file that says so, `drift` what is done about drift of those that say so.
+    """What came of all agents. `held` names those not to be applied, each with the file that says so; `drift` is the policy of
+    those that have one.
 
     `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
