@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from gitops_ds.app.checking import Changed, Checked, Drift, Sides, Wanted, together
-from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
+from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import outlook, prepare

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gitops_ds.app import checking
     from gitops_ds.app.checking import Checked
     from gitops_ds.app.fixing import Fixed
-    from gitops_ds.model.change import NodeImpact
     from gitops_ds.model.finding import Finding
+    from gitops_ds.model.impact import NodeImpact
     from gitops_ds.model.snapshot import Snapshot
     from gitops_ds.report.findings import About, Changed, Replacement, Report, RuleText
     from gitops_ds.report.secrets import Secrets

@@ -141,8 +141,8 @@ async def draft_with(
     answers = await apply.ask(writer, undecided)
     kept = served.manifests.keys() - {manifest.key for manifest in undecided}
     made = make.plan(served, seen, terms, answers, kept=kept)
-    if back := make.ways_back(made, seen):
-        seen = await live.with_running(place.cluster, seen, back)
+    if moving := make.moving(made):
+        seen = await live.with_pods(place.cluster, seen, moving)
         made = make.plan(served, seen, terms, answers, kept=kept)
     return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
 

@@ -9,13 +9,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
+from functools import partial
 
 from gitops_ds import errors
-from gitops_ds.kinds import config_maps, digests, nodes, pods, revisions, served
+from gitops_ds.core import preview
+from gitops_ds.kinds import config_maps, daemonsets, digests, nodes, pods, revisions, served
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource, key_of
 from gitops_ds.plan import prune
@@ -165,18 +169,33 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
     return Live(dict(objects), history, tuple(found))
 
 
-async def with_running(cluster: Cluster, live: Live, wanted: Iterable[tuple[Key, str]]) -> Live:
-    """Adds which nodes run these revisions of DaemonSets already: one list each."""
-    asked = list(wanted)
-    lists = await asyncio.gather(
-        *(cluster.list(POD, Selection(namespace=key.namespace, labels=f"{names.REVISION_HASH}={hash}")) for key, hash in asked)
-    )
-    running = {}
-    for (key, hash), found in zip(asked, lists, strict=True):
-        uid = (live.objects[key].get("metadata") or {}).get("uid")
-        seen = (pods.pod_of(body) for body in found.items)
-        running[key, hash] = frozenset(p.node for p in seen if p.node and not p.terminating and p.owner and p.owner.uid == uid)
-    return replace(live, running=running)
+async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
+    """Adds what becomes of the pods of these DaemonSets when they change: one list each.
+
+    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone.
+    """
+    asked = [key for key in wanted if key in live.objects]
+    found = await asyncio.gather(*(_seen(cluster, live, key) for key in asked))
+    return replace(live, foresee={key: partial(preview.of_change, seen) for key, seen in zip(asked, found, strict=True) if seen})
+
+
+async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
+    """What the controller would see of a DaemonSet; None where it has no pod."""
+    daemonset = daemonsets.daemonset_of(live.objects[key])
+    try:
+        found = await cluster.list(POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True))
+    except errors.Forbidden:
+        return None
+    known = sorted(map(pods.pod_of, found.items), key=lambda pod: pod.name)
+    ours = tuple(pod for pod in known if pod.owner is None or pod.owner.uid == daemonset.uid)
+    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
+    return seen if ours and daemonset.selector else None
+
+
+def _selector(daemonset: DaemonSet) -> str:
+    """The part of a selector that a list can have; the rest is looked at afterwards."""
+    one = [requirement for requirement in daemonset.selector or () if requirement.operator == "In" and len(requirement.values) == 1]
+    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
 
 
 async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:

@@ -35,16 +35,24 @@ def decide(seen: Observation) -> Decision:
     past = history.construct(daemonset, claim, seen.namesake)
     spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
     settled = pods.settle(spread)
-    moves = settled or rollout.pace(spread)
+    wanted = settled or rollout.pace(spread)
     pruned = history.prune(daemonset, past.old, claim.pods)
-    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, moves.actions(seen.unshown), pruned)
+    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, wanted.actions(seen.unshown), pruned)
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
         status=status.write(spread),
-        wake_after=_wake_after(spread, settled.wake_at, _shown_at(seen, moves)),
+        wake_after=_wake_after(spread, settled.wake_at, _shown_at(seen, wanted)),
         backoffs=settled.backoffs,
-        unplaced={**settled.unplaced, **moves.unplaced},
+        unplaced={**settled.unplaced, **wanted.unplaced},
     )
+
+
+def moves(seen: Observation) -> tuple[Moves, Past]:
+    """Every pod that a decision would create or delete, however many, and the history that it would make; for previews."""
+    claim = claims.claim(seen)
+    past = history.construct(seen.daemonset, claim, seen.namesake)
+    spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+    return pods.settle(spread) or rollout.pace(spread), past
 
 
 def layout(seen: Observation) -> Fleet:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 
 
@@ -48,15 +49,6 @@ class Rollout:
     def rolls(self) -> bool:
         """Whether pods will be replaced (or, under OnDelete, are due to be)."""
         return self.old is not None and self.old != self.new
-
-
-@dataclass(frozen=True, slots=True)
-class NodeImpact:
-    """Names of nodes that get, lose, or see restarted an agent's pod; each sorted."""
-
-    gained: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    restarted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Body, Key
 
 
@@ -65,16 +66,16 @@ class Contents:
 class Live:
     """What a plan is made against.
 
-    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked. `named_config_maps`
-    are the ConfigMaps (namespace, name) that pods name. `running` holds, for a DaemonSet and a revision's hash, the nodes that run
-    it already, where somebody looked. `allocatable` is what nodes have for pods, in thousandths of a resource's unit, where known.
-    `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
+    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked.
+    `named_config_maps` are the ConfigMaps (namespace, name) that pods name. `foresee` says, for a DaemonSet whose pods were
+    listed, what becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of a resource's
+    unit, where known. `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
     revisions: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)
     nodes: tuple[Node, ...] | None = None
     named_config_maps: frozenset[tuple[str, str]] = frozenset()
-    running: Mapping[tuple[Key, str], frozenset[str]] = field(default_factory=dict)
+    foresee: Mapping[Key, Callable[[Body], NodeImpact]] = field(default_factory=dict)
     allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     contents: Mapping[Key, Contents] = field(default_factory=dict)

@@ -8,7 +8,8 @@ from gitops_ds.kinds import defaults
 from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation
+from gitops_ds.model.change import Change, FieldChange, Operation
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.plan import fields, order, predict, rollouts

@@ -7,11 +7,12 @@ First `undecided` tells which objects the cluster should be asked about by a dry
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gitops_ds.kinds import defaults, digests
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, Drift, Drifted, NodeImpact, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.change import Change, Drift, Drifted, Operation, Plan, Refusal
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.plan import (
@@ -240,28 +241,15 @@ def _change(operation: Operation, manifest: Manifest, old: Body | None, new: Bod
     rollout = rollouts.rollout(old, new, live.revisions.get(manifest.key, ()))
     if operation is Operation.KEEP:
         return Change(operation, manifest.key, manifest, rollout=rollout)
-    impact = rollouts.impact(old, new, live.nodes or (), rolls=rollout.rolls)
-    already = _already(manifest.key, rollout, live)
-    if already:
-        impact = replace(impact, restarted=tuple(node for node in impact.restarted if node not in already))
+    foresee = live.foresee.get(manifest.key)
+    impact = foresee(new) if foresee else rollouts.impact(old, new, live.nodes or (), rolls=rollout.rolls)
     return Change(operation, manifest.key, manifest, differences, rollout, impact)
 
 
-def _already(key: Key, rollout: Rollout, live: Live) -> frozenset[str]:
-    """Nodes that run the wanted template already, because it comes back before it was gone everywhere."""
-    hashes = [revision.hash for revision in live.revisions.get(key, ()) if revision.number == rollout.known_as]
-    return frozenset().union(*(live.running.get((key, hash), frozenset()) for hash in hashes))
-
-
-def ways_back(plan: Plan, live: Live) -> tuple[tuple[Key, str], ...]:
-    """DaemonSets that would go back to a known revision, with its hash: worth a look at which nodes run it already."""
-    return tuple(
-        (change.key, revision.hash)
-        for change in plan.writes
-        if change.rollout and change.rollout.rolls and change.rollout.known_as is not None
-        for revision in live.revisions.get(change.key, ())
-        if revision.number == change.rollout.known_as
-    )
+def moving(plan: Plan) -> tuple[Key, ...]:
+    """DaemonSets that change in a way that may move pods: worth a look at the pods that they have."""
+    updates = [change for change in plan.writes if change.operation is Operation.UPDATE and change.key.is_daemonset]
+    return tuple(change.key for change in updates if any(field.path[:1] == ("spec",) for field in change.fields))
 
 
 def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitops_ds.kinds import crowds, defaults, digests, eligibility, revisions
 from gitops_ds.kinds.eligibility import Placement
-from gitops_ds.model.change import NodeImpact, Rollout
+from gitops_ds.model.change import Rollout
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body
 

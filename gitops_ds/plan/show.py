@@ -10,7 +10,8 @@ from typing import Any
 from gitops_ds.kinds import crowds
 from gitops_ds.model import names
 from gitops_ds.model.census import Census
-from gitops_ds.model.change import Change, FieldChange, NodeImpact, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import redact
 

@@ -60,8 +60,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a rollout moves before every node is settled": (
         f"{CORE}decide",
-        "moves = settled or rollout.pace(spread)",
-        "moves = rollout.pace(spread) or settled",
+        "wanted = settled or rollout.pace(spread)",
+        "wanted = rollout.pace(spread) or settled",
     ),
     "per cent is rounded down": ("gitops_ds.model.daemonset", "-(-self.amount * total // 100)", "(self.amount * total // 100)"),
     "no budget at all is no budget": (f"{KINDS}rollout_numbers", "(1, 0) if desired and", "(0, 0) if desired and"),
