@@ -147,6 +147,7 @@ def told(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
     daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
     current, (sync, why) = agent.current, fleet.sync_of(agent)
     nodes = {"updated": tally.updated, "starting": tally.starting, "old": tally.old, "parked": tally.parked}
+    nodes["joining"] = tally.joining
     faults = {"nodeFault": tally.node_fault, "templateFault": tally.template_fault, "refused": tally.refused}
     return {
         "observedGeneration": before.get("observedGeneration", 1),

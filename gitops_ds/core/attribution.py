@@ -138,7 +138,7 @@ class _Judge:
         if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
             return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself")
         if reason in ON_ITS_WAY and self._joins(name):
-            return NodeHealth(name, JOINING, Blame.NODE, "the node joined after the change began")
+            return NodeHealth(name, JOINING, Blame.UNKNOWN, "the node joined after the change began")
         if reason == "Refused":
             return NodeHealth(name, reason, Blame.CLUSTER, message)
         if reason in ON_ITS_WAY:

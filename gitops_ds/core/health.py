@@ -153,7 +153,7 @@ def _field(node: NodeHealth) -> str:
         case Blame.DESIGN:
             return "parked"
         case Blame.UNKNOWN:
-            return "old" if node.reason == OUTDATED else "starting"
+            return {OUTDATED: "old", JOINING: "joining"}.get(node.reason, "starting")
 
 
 def _current(spread: Fleet) -> int:

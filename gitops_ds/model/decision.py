@@ -232,7 +232,8 @@ class Tally:
     """The nodes that shall run an agent, each counted once.
 
     `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till their turn comes, `parked` by
-    design. Of the others the name tells whose fault it is; `refused` are those whose pod a quota or webhook did not let in.
+    design; `joining` came after the change began and have no well one yet. Of the others the name tells whose fault it is;
+    `refused` are those whose pod a quota or webhook did not let in.
     """
 
     updated: int = 0
@@ -242,6 +243,7 @@ class Tally:
     node_fault: int = 0
     template_fault: int = 0
     refused: int = 0
+    joining: int = 0
 
 
 @dataclass(frozen=True, slots=True)

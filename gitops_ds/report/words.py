@@ -8,7 +8,7 @@ from typing import Any
 from gitops_ds.kinds import timestamps
 from gitops_ds.model import deployment, leading, news, record, standing, steering, trust
 from gitops_ds.model.change import Drift
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.decision import Action, Health, HealthState
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.record import Record
 from gitops_ds.report import events, secrets
@@ -26,12 +26,12 @@ def _said(told: Record) -> str | None:
     match told:
         case record.WatchFailed(resource=resource, error=error, retry_in=retry_in):
             return f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
-        case record.ActionFailed(daemonset=daemonset, error=error):
-            return f"{daemonset}: {error}"
+        case record.ActionFailed(daemonset=daemonset, action=action, error=error):
+            return f"{daemonset}: {_action(action)} failed: {error}"
         case record.StatusFailed(daemonset=daemonset, error=error):
             return f"{daemonset}: its status was not taken: {error}"
-        case record.Performed(daemonset=daemonset, action=action):
-            return f"{daemonset}: {type(action).__name__} {action.why}"
+        case record.Performed(daemonset=daemonset, action=action, object=target):
+            return f"{daemonset}: {_action(action, target)}: {action.why}"
         case record.TaskRestarted(task=task, message=message, retry_in=retry_in):
             return f"internal error in the task {task!r}: {message}; restarted in {retry_in:.0f} s"
         case record.JournalFailed(message=message):
@@ -49,6 +49,14 @@ def _said(told: Record) -> str | None:
             return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
         case _:
             return _deployed(told)
+
+
+def _action(action: Action, target: Key | None = None) -> str:
+    """`CreatePod logging/agent-x7f2k on node-1`; a pod that was not created has no name."""
+    target = target or getattr(action, "key", None)
+    node = str(getattr(action, "node", ""))
+    name = f" {target.namespace}/{target.name}" if target else ""
+    return f"{type(action).__name__}{name}{f' on {node}' if node else ''}"
 
 
 def _leading(told: leading.Leading) -> str | None:
@@ -160,6 +168,8 @@ def level(told: Record) -> str:
             return "error"
         case standing.CoverageLost():
             return "warning"
+        case standing.HealthChanged(before=None, health=Health(state=HealthState.HEALTHY)):
+            return "debug"  # a first look at an agent that is well is no news
         case standing.HealthChanged(health=health):
             return "warning" if health.state in (HealthState.DEGRADED, HealthState.MISSING) else "info"
         case _:
@@ -211,4 +221,18 @@ def as_json(told: Record) -> dict[str, Any] | None:
     key = key or (told.object if isinstance(told, deployment.DriftFact) else None)
     if key is not None:
         found["object"] = str(key)
-    return found
+    return {**found, **_of_actions_and_health(told)}
+
+
+def _of_actions_and_health(told: Record) -> dict[str, Any]:
+    """What an action was done to, and where; how an agent is doing, and did before."""
+    match told:
+        case record.Performed(action=action) | record.ActionFailed(action=action):
+            target = told.object if isinstance(told, record.Performed) else getattr(action, "key", None)
+            found = {"action": type(action).__name__, "target": str(target or ""), "node": str(getattr(action, "node", ""))}
+            return {name: secrets.shapes_hidden(value) for name, value in found.items() if value}
+        case standing.HealthChanged(before=before, health=health):
+            since = {} if before is None else {"before": str(before)}
+            return {"health": str(health.state), "message": secrets.shapes_hidden(health.message), **since}
+        case _:
+            return {}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
-from tests.contract.scenes import Play, Stage, owned_by, version
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+from tests.contract.scenes import Play, Stage, eventually, owned_by, version
 
 
 def _image(body: dict[str, Any], image: str) -> dict[str, Any]:
@@ -199,6 +199,37 @@ UNFIT = [
         ".spec.template.spec.nodeSelector.a: expected string, got &value.valueUnstructured{Value:true}",
     ),
 ]
+
+
+def test_the_time_of_a_manager_is_that_of_its_last_change(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        def time(body: Body, manager: str) -> str:
+            return next(str(entry["time"]) for entry in body["metadata"]["managedFields"] if entry["manager"] == manager)
+
+        first = (await stage.apply(stage.config_map("c", {"a": "0"}))).body
+        number = 0
+
+        async def moves() -> bool:
+            nonlocal number
+            number += 1
+            return time((await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one") > time(first, "one")
+
+        await eventually(moves)
+        again = (await stage.apply(stage.config_map("c", {"a": str(number)}))).body
+        assert time(again, "one") == time((await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one")
+        patch = {"data": {"b": "0"}}
+        patched = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", patch)
+        (writer,) = (entry["manager"] for entry in patched["metadata"]["managedFields"] if entry["manager"] != "one")
+
+        async def moves_too() -> bool:
+            nonlocal number
+            number += 1
+            body = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", {"data": {"b": str(number)}})
+            return time(body, writer) > time(patched, writer)
+
+        await eventually(moves_too)
+
+    play(scene)
 
 
 @pytest.mark.parametrize(("spec", "says"), UNFIT)

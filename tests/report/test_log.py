@@ -10,7 +10,7 @@ from gitops_ds.errors import Forbidden
 from gitops_ds.model import deployment, record, standing
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan, Refusal
-from gitops_ds.model.decision import Health, HealthState
+from gitops_ds.model.decision import Adopt, Cause, CreatePod, DeletePod, Health, HealthState
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.report import events, words
@@ -72,6 +72,29 @@ def test_a_fact_has_a_level_and_no_secret(told: record.Record, level: str) -> No
     text = (words.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
     assert SECRET not in text
     assert "\n" not in text
+
+
+def test_an_action_names_its_node_and_its_object() -> None:
+    pod = Key("", "Pod", "logging", "agent-x")
+    create = CreatePod("node-1", {}, "seed", "the node has no pod")
+    end = DeletePod(pod, "uid", "node-2", Cause.OUTDATED, "it runs an earlier template")
+    done, failed = record.Performed(1.0, AGENT, create, pod), record.ActionFailed(1.0, AGENT, create, Forbidden("no", 403))
+    adopted = record.Performed(1.0, AGENT, Adopt(pod, "uid", "it has no owner"), pod)
+    assert words.line(done) == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"
+    assert words.line(failed) == "DaemonSet logging/agent: CreatePod on node-1 failed: no"
+    ended = words.line(record.Performed(1.0, AGENT, end, pod))
+    assert ended == "DaemonSet logging/agent: DeletePod logging/agent-x on node-2: it runs an earlier template"
+    assert words.line(adopted) == "DaemonSet logging/agent: Adopt logging/agent-x: it has no owner"
+    assert (words.as_json(done) or {}).items() >= {"action": "CreatePod", "node": "node-1", "target": "Pod logging/agent-x"}.items()
+    assert (words.as_json(failed) or {}).items() >= {"action": "CreatePod", "node": "node-1"}.items()
+
+
+def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_news() -> None:
+    ill = standing.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "not well on node-1"), COMMIT)
+    found = words.as_json(ill) or {}
+    assert found.items() >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
+    first = standing.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
+    assert (words.level(first), words.level(ill)) == ("debug", "warning")
 
 
 @pytest.mark.parametrize("least", words.LEVELS)

@@ -154,12 +154,12 @@ FAULTS = [
         *("a node has no room", nothing, D, {("Unschedulable", N)}),
         nodes=(*named(range(2)), NodeSpec("node-2", room={"cpu": "8", "memory": "32Gi", "pods": "0"})),
     ),
-    Fault("a node joins and pulls for a while", join(), H, {("Joining", N)}, pull=30),
+    Fault("a node joins and pulls for a while", join(), H, {("Joining", U)}, pull=30),
     Fault(
         "a node joins and is not ready yet",
         join(taints=(Taint("node.kubernetes.io/network-unavailable", "NoSchedule"),)),
         H,
-        {("Joining", N)},
+        {("Joining", U)},
     ),
     Fault(
         "a node joins where the agent can't run",

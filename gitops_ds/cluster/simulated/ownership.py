@@ -117,7 +117,7 @@ def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> l
     taken = (difference.added | difference.modified) - _SYSTEM
     after = _without(managers, write, taken | difference.removed)
     mine = after.get(write.manager, Entry(fields.NONE, write.time))
-    _put(after, write, (mine.fields - difference.removed) | taken)
+    _put(after, write, (mine.fields - difference.removed) | taken, changed=bool(taken))
     return show(after)
 
 
@@ -146,7 +146,7 @@ def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: b
     if not force:
         _refuse(managers, write.manager, taken)
     after = _without(managers, write, taken | difference.removed)
-    _put(after, write, mine)
+    _put(after, write, mine, changed=bool(taken | difference.removed))
     merged["metadata"] = {**merged.get("metadata", {}), "managedFields": show(after)}
     return merged
 
@@ -168,10 +168,11 @@ def _without(managers: Managers, write: Write, lost: Fields) -> dict[Manager, En
     return after
 
 
-def _put(managers: dict[Manager, Entry], write: Write, owned: Fields) -> None:
+def _put(managers: dict[Manager, Entry], write: Write, owned: Fields, changed: bool) -> None:
+    """The writer's entry; its time is that of its last write that changed something (apimachinery, managedfieldsupdater.go)."""
     known = managers.pop(write.manager, None)
     if owned:
-        managers[write.manager] = known if known and known.fields == owned else Entry(owned, write.time)
+        managers[write.manager] = known if known and known.fields == owned and not changed else Entry(owned, write.time)
 
 
 def _refuse(managers: Managers, writer: Manager, taken: Fields) -> None:

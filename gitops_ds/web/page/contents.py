@@ -79,7 +79,7 @@ def row(agent: Agent, cluster: str) -> Row:
 def _fill(reason: str, blame: Blame) -> str:
     if reason == "Outdated":
         return "old"
-    if reason in ("NoPod", "Starting", "Terminating"):
+    if reason in ("NoPod", "Starting", "Terminating", "Joining"):
         return "way"
     return "bad" if blame is Blame.TEMPLATE else "warn"
 

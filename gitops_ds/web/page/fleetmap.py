@@ -169,7 +169,7 @@ def _state(spread: Fleet, spot: Spot, pod: Pod | None, trouble: NodeHealth | Non
         return "" if pod is not None and spread.updated(pod) else "o"
     if trouble.reason == "Outdated":
         return "o"
-    if trouble.reason in ("NoPod", "Starting", "Terminating"):
+    if trouble.reason in ("NoPod", "Starting", "Terminating", "Joining"):
         return "p"
     return "x" if trouble.blame is Blame.TEMPLATE else "w"
 
