@@ -117,10 +117,16 @@ async def opened(repository: Named) -> AsyncIterator[Repository]:
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
     """The snapshot of a revision (None: the default branch), its kustomizations and charts expanded."""
+    return await expanded(await unexpanded(repository, at, path), repository.allowed)
+
+
+async def unexpanded(repository: Repository, at: str | None, path: str) -> Snapshot:
+    """The snapshot of a revision (None: the default branch), nothing expanded."""
     from gitops_ds.source import revision
 
     tip = await repository.tip(revision.parse(at) if at else revision.Head())
-    return await snapshot_of(repository, tip, path)
+    await repository.fetch(tip)
+    return await repository.snapshot(tip, path)
 
 
 async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:

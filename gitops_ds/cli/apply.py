@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @click.command()
-@options.repository
+@options.committed_repository
 @options.cluster_name
 @options.namespace
 @options.connection
@@ -25,7 +25,13 @@ if TYPE_CHECKING:  # --help imports none of these
 @options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
 @options.option("--dry-run", is_flag=True, help="Only show the plan.")
 @options.option("--wait", is_flag=True, help="Return when every rollout is done.")
-@options.option("--timeout", default=300.0, show_default=True, help="Seconds to wait, for --wait and for agents others depend on.")
+@options.option(
+    "--timeout",
+    type=options.Duration(),
+    default="5m",
+    show_default=True,
+    help="How long to wait, for --wait and for agents others depend on.",
+)
 @options.option("--approve", metavar="HASH", default="", help="The hash of a plan that may delete more than the guards allow.")
 @options.output("text", "json")
 @options.common
@@ -35,13 +41,15 @@ def apply(**given: Any) -> int:
 
 
 async def _apply(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, passes, repositories, waiting
+    from gitops_ds.app import clusters, passes, repositories, uncommitted, waiting
     from gitops_ds.controller import deploy
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection)
+    if given["revision"] is None and (more := await uncommitted.of(repository, snapshot)):
+        options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])
     if given["dry_run"]:
         _show(await passes.plan(repository, snapshot, target, _asked(given)), given, None)
         return 0

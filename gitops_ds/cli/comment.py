@@ -21,7 +21,7 @@ from gitops_ds.cli import options
 @options.option("--status", default="", metavar="NAME", help="The name of the commit status; default: gitops-ds/KEY.")
 @options.option("--only", type=click.Choice(["comment", "status"]), help="Only one of the two.")
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
-@options.option("--timeout", type=click.FloatRange(1, 3600), default=120, show_default=True, help="Seconds for all of it.")
+@options.option("--timeout", type=options.Duration(least=1), default="2m", show_default=True, help="How long all of it may take.")
 @options.option("--allow-http", is_flag=True, help="Send the token over http, to a server of your own network.")
 @options.option("--dry-run", is_flag=True, help="Only say what would be done; needs no token.")
 @options.common

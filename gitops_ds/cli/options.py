@@ -39,6 +39,28 @@ def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+class Duration(click.ParamType[float]):
+    """A time such as `90s`, `5m`, `1h30m`, `500ms`, or a plain number of seconds, in seconds; at least `least`."""
+
+    name = "duration"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds. Fails for text that is not a duration, and for less than the least."""
+        from gitops_ds.errors import SettingsError
+        from gitops_ds.settings import durations
+
+        try:
+            found = durations.seconds(value)
+        except SettingsError as error:
+            self.fail(str(error), param, ctx)
+        if found < self._least:
+            self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)
+        return found
+
+
 common = together(
     option("-v", "--verbose", count=True, help="Say more; -vv with the trace of an error."),
     option("-q", "--quiet", is_flag=True, help="Only results and errors."),
@@ -61,13 +83,16 @@ allow = option(
 )
 directory = option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
 inside = option("--path", default="", help="The directory inside the repository.")
-repository = together(
-    click.argument("repository", required=False),
-    directory,
-    option("--revision", help="A commit, branch or tag; default: the work tree as it stands, or the committed tip."),
-    inside,
-    allow,
-)
+
+
+def _repository(default: str) -> Callable[[Command], Command]:
+    revision = option("--revision", help=f"A commit, branch or tag; default: {default}.")
+    return together(click.argument("repository", required=False), directory, revision, inside, allow)
+
+
+repository = _repository("the work tree as it stands; of a URL, the tip of the default branch")
+# Of a command that takes commits only.
+committed_repository = _repository("the last commit, never what the work tree has beside it")
 cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")
 # Of a command that writes a commit.

@@ -23,12 +23,15 @@ from gitops_ds.cli import options
 @options.output("text", "json", "markdown")
 @options.common
 def plan(**given: Any) -> int:
-    """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash."""
+    """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash.
+
+    Looks at the work tree as it stands, as `check` does, or at the commit of --revision; `apply` takes commits only.
+    """
     return options.run(_plan(given))
 
 
 async def _plan(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, passes, repositories
+    from gitops_ds.app import clusters, passes, repositories, uncommitted
     from gitops_ds.controller import deploy
     from gitops_ds.plan import prune, show
 
@@ -38,6 +41,11 @@ async def _plan(given: dict[str, Any]) -> int:
     target = passes.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
     asked = deploy.Asked(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
     made = await passes.plan(repository, snapshot, target, asked)
+    if snapshot.commit is None and (more := await uncommitted.of(repository, snapshot)):
+        takes = (
+            f"`apply` takes commit {more.commit[:12]}, without them" if more.commit else "`apply` takes commits, and there is none"
+        )
+        options.say(f"warning: the work tree has changes that are not committed: {more}; {takes}", quiet=given["quiet"])
     match given["output"]:
         case "json":
             options.show_json(show.as_json(made))

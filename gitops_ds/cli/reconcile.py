@@ -16,7 +16,9 @@ if TYPE_CHECKING:  # --help imports none of these
 
 @click.command()
 @options.option("--wait", is_flag=True, help="Return when the pass is over, and say how it ended.")
-@options.option("--timeout", default="2m", show_default=True, help="How long to wait for the answer: 90s, 5m.")
+@options.option(
+    "--timeout", type=options.Duration(), default="2m", show_default=True, help="How long to wait for the answer: 90s, 5m."
+)
 @asking.service
 def reconcile(**given: Any) -> int:
     """Ask the service to look at Git now. Exits 1 when, with --wait, the pass failed or there was no answer in time."""
@@ -28,12 +30,11 @@ async def _reconcile(given: dict[str, Any]) -> int:
 
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
         from gitops_ds.app import asking as service
-        from gitops_ds.settings import durations
 
         body, value = await service.request(cluster, where, found.id)
         if not given["wait"]:
             return body, f"asked for a pass of {found.id}"
-        body = await service.answered(cluster, where, found.id, value, durations.seconds(given["timeout"]))
+        body = await service.answered(cluster, where, found.id, value, given["timeout"])
         return body, body["metadata"]["annotations"].get(names.OUTCOME, "")
 
     body = await asking.ask(given, work)

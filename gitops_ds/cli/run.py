@@ -18,7 +18,7 @@ from gitops_ds.cli import options
 @options.option("--branch", help="The branch to follow.")
 @options.option("--path", help="The directory inside the repository.")
 @options.allow
-@options.option("--interval", help="How often the repository is looked at: 60s, 5m.")
+@options.option("--interval", type=options.Duration(least=0.1), help="How often the repository is looked at: 60s, 5m.")
 @options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
 @options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
 @options.option("--journal", metavar="DIRECTORY", help="Where every decision is written, for replay.")
@@ -99,7 +99,6 @@ def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ..
     """Those of the settings, or the one that `-C` names, with the options over it."""
     from dataclasses import replace
 
-    from gitops_ds.settings import durations
     from gitops_ds.settings.repository import RepositorySettings
 
     changes = {option: given[option] for option in ("branch", "path") if given[option] is not None}
@@ -114,6 +113,6 @@ def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ..
         told = told or (RepositorySettings(),)
         changes |= {"url": named.where.url, "path": named.path}
     if given["interval"]:
-        every = durations.seconds(given["interval"])
+        every = given["interval"]
         told = tuple(replace(one, interval=every, jitter=every / 10, retry_interval=min(one.retry_interval, every)) for one in told)
     return tuple(replace(one, **changes) for one in told)

@@ -12,7 +12,7 @@ from gitops_ds.cli import options
 @click.command()
 @click.argument("name")
 @options.option("--commit", metavar="SHA", default="", help="The commit that it shall run, or a later one.")
-@options.option("--timeout", default="10m", show_default=True, help="How long at most: 90s, 10m.")
+@options.option("--timeout", type=options.Duration(), default="10m", show_default=True, help="How long at most: 90s, 10m.")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
 @options.namespace
 @options.connection
@@ -28,9 +28,8 @@ async def _wait(given: dict[str, Any]) -> int:
 
     from gitops_ds.app import attending, clusters, repositories
     from gitops_ds.controller import fleet
-    from gitops_ds.settings import durations
 
-    commit, seconds = given["commit"].lower(), durations.seconds(given["timeout"])
+    commit, seconds = given["commit"].lower(), given["timeout"]
     if commit and not re.fullmatch("[0-9a-f]{7,64}", commit):
         raise click.UsageError(f"--commit {commit}: write its id, at least 7 digits of it: git rev-parse {commit}")
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])

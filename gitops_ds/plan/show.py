@@ -12,7 +12,7 @@ from gitops_ds.model import names
 from gitops_ds.model.census import Census
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.plan import redact
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
@@ -78,6 +78,11 @@ def impact(plan: Plan) -> NodeImpact:
     )
 
 
+def source(plan: Plan) -> str:
+    """What was planned: `commit ID`, or the work tree as it stood."""
+    return f"commit {short(plan.commit)}" if plan.commit else "the work tree, not a commit"
+
+
 def as_text(plan: Plan) -> str:
     """The plan for a terminal; lines of change begin with `+`, `~` or `-`, refusals with `!`."""
     return "\n".join(_text(plan)) + "\n"
@@ -108,6 +113,7 @@ def _text(plan: Plan) -> Iterator[str]:
         yield from (f"  !{line}" for line in change_lines(plan.held))
     if plan.writes or plan.refusals:
         yield ""
+    yield f"Source: {source(plan)}"
     yield f"Plan: {_summary(plan)}."
     yield f"Hash: {plan.hash}"
 
@@ -195,7 +201,7 @@ def as_markdown(plan: Plan) -> str:
     for change in plan.held:
         told = f"- **held back** until the hash is approved: {change.operation.value} {_code(str(change.key))}"
         lines.append(f"{told} {_counts(change.nodes)}".rstrip())
-    return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`", ""])
+    return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`, of {source(plan)}", ""])
 
 
 def _row(change: Change) -> str:

@@ -232,3 +232,13 @@ def test_a_cluster_that_cannot_be_read_is_said_or_an_error(at: Desk, space: str)
     assert (asked.code, "nowhere" in asked.out) == (0, True), asked.out
     required = at.run("check", "--require-live", "--context", "nowhere")
     assert (required.code, "nowhere" in required.err) == (3, True)
+
+
+def test_apply_names_what_the_work_tree_has_beside_the_commit(at: Desk, space: str) -> None:
+    at.commit("An agent", agent=agent(space))
+    assert at.run("apply").err == ""
+    at.write("agent.yaml", agent(space, "registry.example.com/agent:2"))
+    applied = at.run("apply", "--timeout", "90s")
+    assert (applied.code, "0 written, 1 unchanged" in applied.out) == (0, True)
+    assert "warning: the work tree has changes that are not applied: agent.yaml; commit them first" in applied.err
+    assert at.run("apply", "--revision", "HEAD").err == ""
