@@ -64,14 +64,15 @@ class Mould:
 def name(seed: str, attempt: int = 0) -> str:
     """The name for a pod; a later attempt gives another one, for the case that a stranger has taken it.
 
-    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63 characters.
+    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63 characters, and again where that
+    leaves a dot at its end: nothing may begin or end with a hyphen between two dots.
     """
     number = int.from_bytes(hashlib.sha256(f"{seed}\n{attempt}".encode()).digest()[:8], "big")
     suffix = ""
     for _ in range(_SUFFIX):
         number, index = divmod(number, len(_LETTERS))
         suffix += _LETTERS[index]
-    return f"{seed.partition(chr(10))[0][: _LONGEST - _SUFFIX - 1]}-{suffix}"
+    return f"{seed.partition(chr(10))[0][: _LONGEST - _SUFFIX - 1].rstrip('.-')}-{suffix}"
 
 
 def pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def count(fleet: Fleet) -> Counts:
 def write(fleet: Fleet) -> Status | None:
     """What to write; None when the status says it already."""
     daemonset, counts = fleet.seen.daemonset, count(fleet)
-    if counts == daemonset.counts and daemonset.observed_generation >= daemonset.generation:
+    known = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
+    if (counts, counts.unavailable) == (daemonset.counts, known) and daemonset.observed_generation >= daemonset.generation:
         return None
     return Status(counts, daemonset.generation)
 

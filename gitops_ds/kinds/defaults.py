@@ -189,7 +189,7 @@ def _stateful_set_spec(spec: dict[str, Any]) -> None:
     if not strategy.get("type"):
         strategy = {**strategy, "type": "RollingUpdate", "rollingUpdate": dict(strategy.get("rollingUpdate") or {})}
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
-        strategy["rollingUpdate"] = {"partition": 0, **strategy["rollingUpdate"]}
+        strategy["rollingUpdate"] = {"partition": 0, "maxUnavailable": 1, **strategy["rollingUpdate"]}  # the latter since 1.35
     spec["updateStrategy"] = strategy
     retention = {"whenDeleted": "Retain", "whenScaled": "Retain", **(spec.get("persistentVolumeClaimRetentionPolicy") or {})}
     spec["persistentVolumeClaimRetentionPolicy"] = retention

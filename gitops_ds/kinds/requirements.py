@@ -12,6 +12,7 @@ from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_LONGEST_INTEGER = 19  # digits of 2**63
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
@@ -78,7 +79,10 @@ def integer(text: str) -> int | None:
     """A 64-bit integer as Go's ParseInt reads it, else None."""
     if not _INTEGER.fullmatch(text):
         return None
-    number = int(text)
+    sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > _LONGEST_INTEGER:
+        return None  # Python refuses more than 4,300 digits with an error
+    number = int(sign + digits)
     return number if -(2**63) <= number < 2**63 else None
 
 

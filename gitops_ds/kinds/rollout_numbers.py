@@ -11,7 +11,7 @@ from typing import Any
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.objects import Body
 
-_PERCENT = re.compile(r"([0-9]+)%")
+_PERCENT = re.compile(r"0*([0-9]{1,9})%")
 
 
 def share(value: Any) -> Share | None:

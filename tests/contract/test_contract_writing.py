@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.kinds.served import RESOURCES
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
 from tests.contract.scenes import Play, Stage, eventually, version
@@ -56,6 +57,15 @@ def test_a_daemonset_is_stored_with_its_defaults(play: Play) -> None:
         assert made["metadata"]["annotations"] == {GENERATION: "1"}
         assert made["metadata"]["uid"]
         assert made["metadata"]["creationTimestamp"].endswith("Z")
+
+    play(scene)
+
+
+def test_a_statefulset_is_stored_with_its_defaults(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        body = {**stage.daemonset("set"), "kind": "StatefulSet"}
+        made = await stage.cluster.create(RESOURCES["apps", "StatefulSet"], body)
+        assert made["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}}
 
     play(scene)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -175,6 +176,13 @@ def test_a_daemonset_that_is_being_deleted_or_selects_everything_does_nothing() 
     world = World({**daemonset(), "spec": {**daemonset()["spec"], "selector": {}}}, 1)
     assert world.turn().actions == ()
     assert "non-empty selector" in world.turn().complaint
+
+
+@pytest.mark.parametrize("length", [51, 52, 53, 63, 100])
+def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_cut(length: int) -> None:
+    for end in (".b", "-b", "b"):
+        whole = ("a" * (length - 2) + end + "c" * 200)[:200]
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", pod_bodies.name(f"{whole}\nrest"))
 
 
 def test_a_turn_makes_at_most_250_pods() -> None:

@@ -115,3 +115,12 @@ def test_suspended_is_said() -> None:
     world = settled()
     world.body["metadata"]["annotations"][names.SUSPEND] = "true"
     assert health.judge(world.observe()).state is HealthState.SUSPENDED
+
+
+def test_a_number_of_unavailable_nodes_that_is_wrong_alone_is_written_again() -> None:
+    world = World(daemonset(), 2)
+    world.settle()
+    assert world.turn().status is None
+    world.body["status"] = {**world.body["status"], "numberUnavailable": 7}
+    assert world.turn().status is not None
+    assert world.turn().status is None

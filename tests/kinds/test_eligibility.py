@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.kinds import eligibility, tolerations
+from gitops_ds.kinds import eligibility, requirements, tolerations
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.live import Node, Taint
 
@@ -102,3 +102,17 @@ def test_default_tolerations_replace_an_equal_one_and_come_in_order() -> None:
         "network-unavailable",
     ]
     assert not any("tolerationSeconds" in toleration for toleration in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 5000 + "7", 7),
+        ("-" + "0" * 5000 + "7", -7),
+        ("9" * 5000, None),
+        ("-" + "9" * 5000, None),
+        ("9223372036854775807", 2**63 - 1),
+    ],
+)
+def test_a_number_of_any_length_is_read_as_go_reads_it(text: str, number: int | None) -> None:
+    assert requirements.integer(text) == number

@@ -136,6 +136,49 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
     play(scene)
 
 
+def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
+    """Upstream sets its timer for minReadySeconds whatever became of the sync (daemon_controller.go, updateDaemonSetStatus)."""
+
+    def refused(request: requests.Request) -> requests.Fault | None:
+        return requests.failure(403, "exceeded quota") if denied and request.verb == "create" and request.resource == POD else None
+
+    denied = False
+
+    async def scene() -> None:
+        nonlocal denied
+        async with stand(3, daemonset(minReadySeconds=120)) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(10)
+            denied = True
+            there.cluster.add_nodes(named([3]))
+            await asyncio.sleep(114)
+            assert (await there.status())["numberAvailable"] == 3
+
+    play(scene)
+
+
+def test_a_refused_create_holds_up_no_other_node() -> None:
+    def refused(request: requests.Request) -> requests.Fault | None:
+        return (
+            requests.failure(403, "no") if request.verb == "create" and request.resource == POD and unlucky(request.name) else None
+        )
+
+    def unlucky(name: str) -> bool:
+        return names.setdefault(name, len(names)) == 0
+
+    names: dict[str, int] = {}
+
+    async def scene() -> None:
+        async with stand(5) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(30)
+            assert sum((await there.pods()).values()) == 4
+
+    play(scene)
+
+
 def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
     tried = 0
 

@@ -14,11 +14,11 @@ from gitops_ds.cluster.simulated.kubelets import Behaviour, Fault, Kubelets, Tro
 from gitops_ds.cluster.simulated.nodes import Lifecycle, NodeSpec
 from gitops_ds.cluster.simulated.requests import Count, Faults, Request, Silence
 from gitops_ds.cluster.simulated.scheduler import Scheduler
-from gitops_ds.cluster.simulated.server import Ending, Server
+from gitops_ds.cluster.simulated.server import Server
 from gitops_ds.cluster.simulated.store import Change
 from gitops_ds.cluster.simulated.virtual_time import EPOCH, clock
 from gitops_ds.model import names
-from gitops_ds.model.objects import NODE, POD, Body, Resource
+from gitops_ds.model.objects import NODE, POD, Resource
 
 __all__ = [
     "Behaviour",
@@ -126,10 +126,6 @@ class Cluster(Client):
     def unready_node(self, name: str) -> None:
         """The node's kubelet says that it isn't ready; its pods run on."""
         self._lifecycle.tell(name, "False", "KubeletNotReady")
-
-    def delete_pod_now(self, namespace: str, name: str) -> Body:
-        """Takes a pod away without grace, as `kubectl delete --force --grace-period=0` does."""
-        return self.server.delete(POD, namespace, name, Ending(grace=0))
 
     def _heard(self, resource: Resource, change: Change) -> None:
         self._changes.append((resource, change))

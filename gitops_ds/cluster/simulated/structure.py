@@ -54,7 +54,6 @@ class Struct:
 
     name: str
     atomic: bool = False
-    retain_keys: bool = False
 
 
 Type = Scalar | Opaque | ListOf | MapOf | Struct
@@ -123,7 +122,7 @@ def _type(encoded: Any) -> Type:
     if isinstance(encoded, str):
         return Scalar(encoded)
     if "ref" in encoded:
-        return Struct(encoded["ref"], encoded.get("atomic", False), encoded.get("retainKeys", False))
+        return Struct(encoded["ref"], encoded.get("atomic", False))
     if "map" in encoded:
         return MapOf(_type(encoded["map"]), encoded.get("atomic", False))
     keys = tuple(encoded.get("keys", ()))
