@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gitops_ds import errors
 from gitops_ds.controller import apply, contents, live, state
@@ -40,7 +40,7 @@ class Asked:
     `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
     the seconds after which drift that is held is corrected, `compare_every` those after which even a cluster that no watch told
     anything of is compared. `contested` are objects whose drift is not corrected now; `live_words`: annotations that steer us count
-    also where they were written in the cluster.
+    also where they were written in the cluster. `deferred` are refusals of the API server that are not tried again now.
     """
 
     guards: Guards = Guards()
@@ -58,6 +58,7 @@ class Asked:
     neighbours: Neighbours = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
+    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ async def draft_with(
         neighbours=asked.neighbours,
         contested=asked.contested,
         live_words=asked.live_words,
+        deferred=asked.deferred,
         inventory=known.inventory if known.last_attempted else None,
         agents=known.agents,
     )
@@ -346,6 +348,11 @@ async def _save(place: Place, after: State) -> State:
                 version=theirs.version,
             )
     return await state.save(place.cluster, place.namespace, place.owner, after)
+
+
+def is_tried_again(refusal: Refusal) -> bool:
+    """Whether the API server refused one object, and the next try waits."""
+    return refusal.guard in ("refused", "conflict")
 
 
 def may_pass(refusals: Sequence[Refusal]) -> bool:

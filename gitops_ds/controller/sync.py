@@ -87,6 +87,8 @@ class Loop:
         self._settled: tuple[CommitId, int] | None = None
         self._compared, self._due = 0.0, math.inf
         self._tries, self._again = 0, math.inf
+        self._held_off, self._retry_at = 0.0, 0.0
+        self._deferred: Mapping[Key, Refusal] = {}
         self._member: Member | None = None
         self._moved = 0.0
         self.first_pass = asyncio.Event()
@@ -187,9 +189,12 @@ class Loop:
         self._member = claims.join(self._place.owner, rank, self.stirred)
 
     def stirred(self) -> None:
-        """Something changed that a plan looks at: wants a pass soon, so that several changes are looked at together."""
+        """Something changed that a plan looks at: wants a pass soon, so that several changes are looked at together.
+
+        While the API server refuses what each pass asks, a change in the cluster wakes it no sooner than its back-off.
+        """
         self._stir += 1
-        self._ask_in(SETTLE)
+        self._ask_in(max(SETTLE, self._held_off - asyncio.get_running_loop().time()))
 
     def _ask_in(self, seconds: float) -> None:
         """Wants a pass then, unless one is wanted earlier; a pass that begins takes every such wish with it."""
@@ -275,6 +280,7 @@ class Loop:
                 self._outcome = f"failure: {error}"
                 await self._answer(steering)
         else:
+            self._held_off = 0.0
             if not self._looks.failing:
                 self._failures, self._complaint = 0, ""
         now = asyncio.get_running_loop().time()
@@ -297,6 +303,8 @@ class Loop:
             self._ask_in(wait := self._later(self._failures, longest))
             if isinstance(error, errors.SourceError):
                 self._looks.want(wait)
+        if isinstance(error, errors.ClusterError) and self._failures > 1:
+            self._held_off = now + (wait or self._later(self._failures))
         if str(error) != self._complaint:  # said once, not at every tick of the schedule
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
         self._complaint = str(error)
@@ -309,9 +317,16 @@ class Loop:
     def _try_again(self, refusals: Sequence[Refusal]) -> None:
         """When what a pass left undone is tried again: soon what waits for others, later and later what was refused."""
         now = asyncio.get_running_loop().time()
+        deferred = {refusal.key: refusal for refusal in refusals if refusal.key and deploy.is_tried_again(refusal)}
+        if now < self._retry_at and deferred.keys() <= self._deferred.keys():
+            self._again = self._retry_at  # a pass that something else woke: what was refused was not tried
+            return
         self._tries = self._tries + 1 if deploy.may_pass(refusals) else 0
+        self._retry_at, self._deferred = 0.0, {}
         if self._tries:
             self._again = now + self._later(self._tries)
+            if self._tries > 1:
+                self._retry_at, self._deferred = self._again, deferred
         elif any(refusal.guard == "waits" for refusal in refusals):
             self._again = now + self._timing.retry
         waiting = [refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key]
@@ -389,7 +404,7 @@ class Loop:
                 raise
             self._looks.failing = True
             return before, error
-        self._tries = 0
+        self._tries, self._retry_at = 0, 0.0
         return choice, choice.blocked
 
     async def _carry_out(self, choice: Choice, known: State, steering: Steering, stir: int) -> None:
@@ -404,8 +419,8 @@ class Loop:
         with spans.span("plan", commit=tip):
             bundle = await live.with_namespaces(self._place.cluster, prepared.bundle)
             resources, _ = await live.resources_of(self._place.cluster, bundle, known.inventory)
-            seen = await self._caches.live(resources)
             asked = self._asks(bundle.manifests, steering)
+            seen = await self._caches.live({key: resource for key, resource in resources.items() if key not in asked.deferred})
             draft = await deploy.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
         self._said.withheld(draft.plan.refusals)
         if steering.suspended:
@@ -445,8 +460,13 @@ class Loop:
 
     def _asks(self, named: Iterable[Key], steering: Steering) -> Asked:
         """What is asked of this pass, among the neighbours, who hear what is named."""
-        contested = damping.contested(self._damped, asyncio.get_running_loop().time())
-        asked = replace(self._asked, approved=steering.approved or self._asked.approved, contested=contested)
+        now = asyncio.get_running_loop().time()
+        asked = replace(
+            self._asked,
+            approved=steering.approved or self._asked.approved,
+            contested=damping.contested(self._damped, now),
+            deferred=self._deferred if now < self._retry_at else {},
+        )
         if self._member is None:
             return asked
         self._member.name(named)

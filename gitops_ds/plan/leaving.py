@@ -73,7 +73,11 @@ def _left_alone(key: Key, body: Body, terms: Terms) -> list[Refusal]:
 
 
 def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: Terms) -> Refusal | None:
-    reach = allowed.why_not(key, terms.allowed) or identity.why_not_deleted(key, terms.agents.get(key, ""), terms.impersonation)
+    reach = (
+        terms.deferred.get(key)
+        or allowed.why_not(key, terms.allowed)
+        or identity.why_not_deleted(key, terms.agents.get(key, ""), terms.impersonation)
+    )
     return reach or quarantined(key, body, bundle)
 
 

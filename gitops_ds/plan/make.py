@@ -210,7 +210,7 @@ def _judge_missing(manifest: Manifest, live: Live, terms: Terms, answer: Answer 
 
 def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:
     key = manifest.key
-    if refusal := allowed.why_not(key, terms.allowed) or identity.why_not(manifest, terms.impersonation):
+    if refusal := terms.deferred.get(key) or allowed.why_not(key, terms.allowed) or identity.why_not(manifest, terms.impersonation):
         return refusal
     if first := terms.neighbours.ahead.get(key):
         return Refusal("named-in-git", f"{key} is named in Git too (owner {first}), which wins: name it in one place only", key)

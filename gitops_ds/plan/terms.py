@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import Drift, Refusal
 from gitops_ds.model.deployment import Left
 from gitops_ds.model.objects import Body, Digest, Key
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
@@ -41,7 +41,7 @@ class Terms:
     seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent. `inventory` holds what was
     applied and not yet deleted, None where that was lost; `agents` which agent of the repository each of these came from. Drift of
     `contested` objects comes back at once and is not corrected now. `live_words`: annotations that steer us count also where they
-    were written in the cluster.
+    were written in the cluster. `deferred` are refusals of the API server that are not tried again now.
     """
 
     stamp: Stamp
@@ -61,6 +61,7 @@ class Terms:
     neighbours: Neighbours = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
+    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
     inventory: Set[Key] | None = None
     agents: Mapping[Key, str] = field(default_factory=dict)
 

@@ -108,15 +108,14 @@ def _proxy(said: str, found: RepositorySettings) -> str:
 def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:
     said = told.get("mode") or ("head" if told.keys() - {"forcePush"} else "none")
     mode = Mode("head" if said == "commit" else said)
-    names = {"allowedSignersFile": "allowed_signers_file", "revokedKeysFile": "revoked_keys_file", "gpgKeysFile": "gpg_keys_file"}
-    made = replace(VerifySettings(mode), **{ours: told.get(theirs) or "" for theirs, ours in names.items()})  # type: ignore[arg-type]
+    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could bring commits of another one.
+    follows = told["forcePush"] == "follow" if "forcePush" in told else mode is not Mode.ALL
+    signers, revoked, openpgp = (told.get(name) or "" for name in ("allowedSignersFile", "revokedKeysFile", "gpgKeysFile"))
+    made = VerifySettings(mode, signers, revoked, openpgp, follows)
     if mode is not Mode.NONE and not (made.allowed_signers_file or made.gpg_keys_file):
         raise SettingsError(
             f"repository.verify.mode is {said}, but nobody's signature counts: name allowedSignersFile or gpgKeysFile"
         )
-    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could bring commits of another one.
-    follows = told["forcePush"] == "follow" if "forcePush" in told else mode is not Mode.ALL
-    made = replace(made, follows_rewrites=follows)
     if mode is Mode.TAG and not (found.tag or found.semver or found.ref.startswith("refs/tags/")):
         raise SettingsError("repository.verify.mode is tag, but no tag is followed: set repository.tag or repository.semver")
     return made
