@@ -16,6 +16,7 @@ from gitops_ds.kinds import crowds, pools
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.live import Live
+from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -200,7 +201,7 @@ def notes(checked: Checked) -> list[str]:
 
 def _nodes_in(some: Sequence[Prepared]) -> str:
     where = f" of {crowds.listed(named)}" if (named := _names(some)) else ""
-    return f"{sum(len(one.census.nodes) for one in some if one.census):,} nodes{where},"
+    return f"{counted(sum(len(one.census.nodes) for one in some if one.census), 'node')}{where},"
 
 
 def _names(some: Sequence[Prepared]) -> list[str]:

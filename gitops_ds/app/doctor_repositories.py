@@ -12,6 +12,7 @@ from gitops_ds.app import clusters, credentials, doctor_keys, doctor_lines, repo
 from gitops_ds.app.doctor_lines import Line, Verdict, Wanted
 from gitops_ds.app.following import revision_of
 from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.trust import Mode, Unverified
 from gitops_ds.pipeline import prepare
@@ -110,7 +111,7 @@ async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: 
         advice = "only commits are applied: git init, git add, git commit"
         yield Line("repository", Verdict.WARNING, f"{display} is not in Git", advice)
     else:
-        yield Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {len(snapshot.files)} files")
+        yield Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}")
     try:
         found = prepare.prepare(snapshot, cluster=cluster)
     except errors.GitopsError as error:
@@ -118,7 +119,7 @@ async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: 
         return
     bundles.append(found.bundle)
     if found.deployable:
-        yield Line("manifests", Verdict.OK, f"{len(found.bundle.manifests)} objects can be applied")
+        yield Line("manifests", Verdict.OK, f"{counted(len(found.bundle.manifests), 'object')} can be applied")
     else:
         refused = sum(finding.refused for finding in found.findings)
-        yield Line("manifests", Verdict.BAD, f"{refused} findings stand in the way", "`gitops-ds check` tells each")
+        yield Line("manifests", Verdict.BAD, f"{counted(refused, 'finding')} must be fixed first", "`gitops-ds check` tells each")

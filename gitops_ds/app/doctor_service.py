@@ -12,6 +12,7 @@ from gitops_ds.app.hooking import Secrets
 from gitops_ds.kinds import timestamps
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
+from gitops_ds.model.plural import counted
 from gitops_ds.settings.service import Service
 from gitops_ds.source import address
 from gitops_ds.web.page.access import Kind, Token
@@ -45,9 +46,9 @@ def _webhooks(service: Service) -> Iterator[Line]:
             continue
         short = sum(len(secret) < _SHORTEST for secret in secrets)
         if short:
-            yield Line("webhook", Verdict.WARNING, f"{setting}: {short} of {len(secrets)} secrets can be guessed", _MAKE)
+            yield Line("webhook", Verdict.WARNING, f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed", _MAKE)
         else:
-            yield Line("webhook", Verdict.OK, f"{setting}: {len(secrets)} secrets")
+            yield Line("webhook", Verdict.OK, f"{setting}: {counted(len(secrets), 'secret')}")
 
 
 def _page(service: Service) -> Iterator[Line]:

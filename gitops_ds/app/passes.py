@@ -13,6 +13,7 @@ from gitops_ds.controller import deploy, state
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import PassEnded
+from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
@@ -46,7 +47,9 @@ def deployable(found: Prepared) -> Prepared:
         return found
     refused = [finding for finding in found.findings if finding.refused]
     first = "\n".join(f"  {secrets.line_of(finding)}" for finding in refused[:10])
-    raise errors.Refused(f"{len(refused)} findings stand in the way (`gitops-ds check` tells all); nothing was changed:\n{first}")
+    raise errors.Refused(
+        f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); nothing was changed:\n{first}"
+    )
 
 
 def owner_of(found: Prepared, repository: repositories.Named) -> str:

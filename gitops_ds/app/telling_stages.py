@@ -17,6 +17,7 @@ from gitops_ds.model.change import Operation
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed
 from gitops_ds.model.objects import Key, template_of
+from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.model.steering import CommitHeld, Suspended
 from gitops_ds.model.trust import VerificationFailed
@@ -100,7 +101,7 @@ class Courses:
             case CommitHeld(commit=commit, reason=reason):
                 self._stands(commit, waits=f"held: {reason}")
             case Suspended(commit=str(commit), changes=changes):
-                self._stands(commit, waits=f"suspended: {changes} changes wait")
+                self._stands(commit, waits=f"suspended: {counted(changes, 'change')} not applied")
             case PassFailed(message=message, retry_in=None) if self.open and not self.open[-1].applied:
                 self.open[-1].trouble = f"not applied: {message}"  # only a person can help
             case PassEnded(commit=str(commit)):
@@ -186,8 +187,8 @@ def all_well(agents: Sequence[Agent]) -> bool:
 def _well(agents: Sequence[Agent], nodes: int) -> str:
     ill = next((agent for agent in agents if agent.health.state is not HealthState.HEALTHY), None)
     if ill:
-        return f"rolled out on {nodes} nodes; {_name(ill)}: {ill.health.message}"
-    return f"all {len(agents)} agents healthy" if len(agents) > 1 else f"{_name(agents[0])} healthy on {nodes} nodes"
+        return f"rolled out on {counted(nodes, 'node')}; {_name(ill)}: {ill.health.message}"
+    return f"all {len(agents)} agents healthy" if len(agents) > 1 else f"{_name(agents[0])} healthy on {counted(nodes, 'node')}"
 
 
 def _name(agent: Agent) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli import options
+from gitops_ds.model.plural import counted
 
 if TYPE_CHECKING:
     from gitops_ds.app import checking
@@ -92,7 +93,7 @@ def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
     told = [f"fixed {line(finding)}" for finding in fixed.done]
     told += [f"restarts the pods of {key} on every node" for key in fixed.restarts]
     told += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
-    count = f"{len(fixed.done)} fixed in {len(fixed.files)} file{'s' if len(fixed.files) != 1 else ''}"
+    count = f"{len(fixed.done)} fixed in {counted(len(fixed.files), 'file')}"
     told.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
     options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in told), quiet=quiet)
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gitops_ds.cli import options
+from gitops_ds.model.plural import counted
 
 
 @click.command()
@@ -25,5 +26,5 @@ async def _snapshot(given: dict[str, Any]) -> int:
         bodies = await surveying.survey(cluster)
     options.show_json(surveying.published(bodies, hash_names=given["hash_names"]))
     nodes = sum(body["kind"] == "Node" for body in bodies)
-    options.say(f"{nodes:,} nodes, {len(bodies) - nodes:,} other objects", quiet=given["quiet"])
+    options.say(f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}", quiet=given["quiet"])
     return 0

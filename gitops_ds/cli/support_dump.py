@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gitops_ds.cli import options
+from gitops_ds.model.plural import counted
 
 
 @click.command("support-dump")
@@ -48,5 +49,5 @@ async def _support_dump(given: dict[str, Any]) -> int:
         return 0
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=given["quiet"])
-    click.echo(f"{file}: {len(dump.parts)} parts, {len(data) / 1024:,.0f} KiB; read it before you send it")
+    click.echo(f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; read it before you send it")
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gitops_ds.cli import options
+from gitops_ds.model.plural import counted
 
 
 @click.command()
@@ -33,7 +34,7 @@ async def _uninstall(given: dict[str, Any]) -> int:
             _show(given, what, handed_back=0)
             return 0
         await uninstalling.must_be_stopped(cluster, namespace)
-        question = f"Hand back {len(what.objects)} objects of {', '.join(sorted(what.owners)) or 'nobody'}?"
+        question = f"Hand back {counted(len(what.objects), 'object')} of {', '.join(sorted(what.owners)) or 'nobody'}?"
         if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise click.UsageError("nothing was changed: say --yes")
         changed = await uninstalling.hand_back(cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"]))
@@ -57,4 +58,4 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
             f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner {owner} hands back what has its label"
         )
     if not given["dry_run"]:
-        click.echo(f"{handed_back} objects are handed back; the service itself goes by kubectl delete -k deploy/")
+        click.echo(f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl delete -k deploy/")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.deployment import NotApplied, PassEnded, Withheld
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.steering import Resumed, Steering, Suspended
 
@@ -35,7 +36,7 @@ class Said:
         if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
             self._emit(told)
         self._suspended = told
-        return f"suspended: {len(made.writes)} changes of commit {(made.commit or '')[:12]} wait"
+        return f"suspended: {counted(len(made.writes), 'change')} of commit {(made.commit or '')[:12]} not applied"
 
     def steered(self, steering: Steering) -> None:
         """Tells that it is suspended no longer."""

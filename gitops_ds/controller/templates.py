@@ -23,6 +23,7 @@ from gitops_ds.model.change import Refusal
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.deployment import CommitRejected
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.source.reading import Movement
@@ -124,7 +125,7 @@ class Templates:
     def _changes(self, now: frozenset[CommitId]) -> str:
         """Which objects came, changed or went since the last tip, in words."""
         if self._before is None:
-            return f"{len(now)} objects hold templates" if len(now) != 1 else "1 object holds templates"
+            return counted(len(now), "object holds templates", "objects hold templates")
         moved = {commit.partition("@")[0]: "changed" for commit in now - self._before}
         moved |= {gone: "is gone" for commit in self._before if (gone := commit.partition("@")[0]) not in self._held}
         told = [f"{source} {what}" for source, what in sorted(moved.items())]

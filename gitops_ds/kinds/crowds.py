@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from gitops_ds.kinds.eligibility import Placement, Placer
 from gitops_ds.model.census import Census
 from gitops_ds.model.live import Node
+from gitops_ds.model.plural import counted
 
 Groups = Sequence[tuple[Node, ...]]
 _SHOWN = 2
@@ -48,7 +49,7 @@ def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
 def said(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
     """`6 nodes of pool small: node-a, node-b and 4 more`. Nodes that nobody has seen have no names to tell."""
     ordered = sorted(names)
-    count = f"{len(ordered):,} node{'s' if len(ordered) != 1 else ''}"
+    count = counted(len(ordered), "node")
     pools = by_pool(ordered, census)
     if len(pools) == 1:
         count += "".join(f" of pool {pool}" for pool in pools if pool)

@@ -14,6 +14,7 @@ from gitops_ds.model.census import Census
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.plural import counted
 from gitops_ds.validate import references, regressions, room
 from gitops_ds.validate.rule import pod, section, template
 from gitops_ds.validate.sides import Sides
@@ -206,7 +207,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
 def summed(costs: Sequence[Cost]) -> str:
     """What several changes ask for together: `+47.2 cores, +73.8Gi memory`."""
     totals = {resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS}
-    return ", ".join(f"{_signed(resource, total)} {_UNITS[resource]}" for resource, total in totals.items() if total)
+    return ", ".join(_total(resource, total) for resource, total in totals.items() if total)
 
 
 def _cost_line(costs: Sequence[Cost]) -> str:
@@ -216,10 +217,16 @@ def _cost_line(costs: Sequence[Cost]) -> str:
         return f"asks for {total} over all its nodes"
     each = ", ".join(f"{_signed(cost.resource, cost.each)} {cost.resource}" for cost in costs)
     number = costs[0].nodes or 0
-    return f"asks for {each} x {number:,} node{'s' if number != 1 else ''} = {total}"
+    return f"asks for {each} x {counted(number, 'node')} = {total}"
 
 
 _UNITS = {"cpu": "cores", "memory": "memory"}
+
+
+def _total(resource: str, amount: int) -> str:
+    """A sum with its unit: `-0.3 cores`, `+73.8Gi memory`."""
+    said = f"{amount / 1000:+,.10g}" if resource == "cpu" else _signed(resource, amount)
+    return f"{said} {_UNITS[resource]}"
 
 
 def _signed(resource: str, amount: int) -> str:
@@ -237,8 +244,8 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
         most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
         why = f"{crowds.said(broken, census)} not ready and maxUnavailable {most}; " if broken else ""
         return f"does not end: {why}{crowds.said(played.waiting, census, shown=1)} would wait for a new pod for ever"
-    steps = f"{played.steps:,} step{'s' if played.steps != 1 else ''}"
-    without = f"at most {played.at_once:,} node{'s' if played.at_once != 1 else ''} at once without it"
+    steps = counted(played.steps, "step")
+    without = f"at most {counted(played.at_once, 'node')} at once without it"
     begun = " (by how it begins)" if played.estimated else ""
     return f"takes about {duration(played.seconds)} in {steps}{begun}, {without}, {assumed}"
 

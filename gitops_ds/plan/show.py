@@ -13,6 +13,7 @@ from gitops_ds.model.census import Census
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal, Rollout
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
+from gitops_ds.model.plural import counted
 from gitops_ds.plan import redact
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
@@ -165,13 +166,13 @@ def _pace(change: Change, nodes: int) -> str:
     surge = rolling.get("maxSurge") or 0
     share = surge if surge not in (0, "0%") else rolling.get("maxUnavailable", 1)
     at_once = max(1, -(-int(share[:-1]) * nodes // 100) if isinstance(share, str) and share.endswith("%") else int(share))
-    return f"at most {at_once} at a time, so in {-(-nodes // at_once)} batches"
+    return f"at most {at_once} at a time, so in {counted(-(-nodes // at_once), 'batch', 'batches')}"
 
 
 def _nodes(some: Sequence[str]) -> str:
     shown = ", ".join(some[:SHOWN_NODES])
     more = f" and {len(some) - SHOWN_NODES} more" if len(some) > SHOWN_NODES else ""
-    return f"{len(some)} node{'s' if len(some) != 1 else ''}: {shown}{more}"
+    return f"{counted(len(some), 'node')}: {shown}{more}"
 
 
 def _value(shown: Any) -> str:

@@ -17,6 +17,7 @@ from typing import TypeGuard, TypeVar
 from gitops_ds.model import deployment, leading, record, standing, steering, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key, short
+from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.model.standing import Loss
 from gitops_ds.report import secrets
@@ -117,9 +118,13 @@ def stands(heard: standing.Standing, about: About) -> Told | None:
         case standing.CommitArrived(commit=commit, subject=subject):
             return Told(about, "Applied", f"{short(commit)} {subject}".rstrip())
         case standing.RolloutStarted(commit=commit, revision=revision, nodes=nodes):
-            return Told(about, "RolloutStarted", f"{short(commit)}: revision {revision}; {nodes} nodes run an earlier one")
+            return Told(
+                about,
+                "RolloutStarted",
+                f"{short(commit)}: revision {revision}; {counted(nodes, 'node runs', 'nodes run')} an earlier one",
+            )
         case standing.RolloutCompleted(commit=commit, revision=revision, nodes=nodes, seconds=seconds):
-            message = f"{short(commit)}: revision {revision} runs on {nodes} nodes, after {seconds:.0f} s"
+            message = f"{short(commit)}: revision {revision} runs on {counted(nodes, 'node')}, after {seconds:.0f} s"
             return Told(about, "RolloutCompleted", message)
         case standing.RolloutFailed(commit=commit, revision=revision, message=message):
             return Told(about, "RolloutFailed", f"{short(commit)}: revision {revision}: {message}", warning=True)
@@ -161,7 +166,7 @@ def deployed(heard: Record, state: About) -> Told | None:
             pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNE_GUARDS]
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
-            return Told(state, "Applied", f"{short(commit)}: {writes} objects written") if writes else None
+            return Told(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written") if writes else None
         case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard in _LEFT_UNDONE:
             return Told(state, _LEFT_UNDONE[refusal.guard], refusal.message, warning=True)
         case deployment.DriftFact(object=key, drifted=drifted, words=words):
@@ -171,7 +176,7 @@ def deployed(heard: Record, state: About) -> Told | None:
         case steering.CommitHeld(commit=commit, reason=reason):
             return Told(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
         case steering.Suspended(commit=commit, changes=changes):
-            return Told(state, "Suspended", f"{changes} changes of {(commit or '')[:12]} wait")
+            return Told(state, "Suspended", f"{counted(changes, 'change')} of {(commit or '')[:12]} not applied")
         case steering.Resumed():
             return Told(state, "Resumed", "changes are written again")
         case deployment.PassFailed(message=message):

@@ -10,6 +10,7 @@ import hashlib
 from typing import Final
 
 from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.plural import counted
 from gitops_ds.report import text
 from gitops_ds.report.findings import LOUDNESS, About, Report, span, told, with_object
 
@@ -30,7 +31,9 @@ def as_commands(report: Report, about: About) -> str:
             f"{len(shown)} of {len(report.findings)} findings are shown here ({told(report.count())}); the log of the step has all"
         )
         note += f": {about.full}" if about.full else ""
-        lines.append(f"::notice title=gitops-ds::{_message(note)}\n::group::gitops-ds: {len(report.findings)} findings\n")
+        lines.append(
+            f"::notice title=gitops-ds::{_message(note)}\n::group::gitops-ds: {counted(len(report.findings), 'finding')}\n"
+        )
         lines.append(stopped(text.as_text(report)))
         lines.append("::endgroup::\n")
     return "".join(lines)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.plural import counted
 from gitops_ds.report.findings import About, Changed, Report, harmless_block, told
 
 # Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a character.
@@ -75,7 +76,8 @@ def marker(key: str) -> str:
 def _verdict(report: Report) -> str:
     found = told(report.count()) if report.findings else "no findings"
     nothing = " The change changes no object." if report.changed == () else ""
-    return f"**gitops-ds check: {found}** in {len(report.files)} files, {len(report.checked)} objects.{nothing}\n"
+    size = f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}"
+    return f"**gitops-ds check: {found}** in {size}.{nothing}\n"
 
 
 def _verdicts(report: Report) -> Section:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.plural import counted
 from gitops_ds.report.findings import Changed, Report, harmless, told
 from gitops_ds.report.secrets import quotable
 
@@ -32,7 +33,7 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
             yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
-    yield f"{len(report.files)} files, {len(report.checked)} objects: {told(report.count())}", None
+    yield f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: {told(report.count())}", None
     if hint := _fixable(*report.fixable):
         yield hint, None
     yield from ((f"note: {note}", None) for note in report.notes)

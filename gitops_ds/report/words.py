@@ -10,6 +10,7 @@ from gitops_ds.model import deployment, leading, news, record, standing, steerin
 from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import Action, Health, HealthState
 from gitops_ds.model.objects import Key, short, template_of
+from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.report import events, secrets
 
@@ -37,13 +38,13 @@ def _said(told: Record) -> str | None:
         case record.JournalFailed(message=message):
             return f"the journal can't be written, and work goes on without: {message}"
         case record.JournalMended(missing=missing):
-            return f"the journal is written again, in a new file; {missing} turns are missing"
+            return f"the journal is written again, in a new file; {counted(missing, 'turn')} missing"
         case record.Differed(daemonset=daemonset, ours=ours, theirs=theirs):
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
         case news.NotTold(receiver=receiver, message=message, lost=lost):
-            return f"not told: {receiver}: {message}" + (f"; {lost} pieces of news are lost" if lost else "")
+            return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")
         case standing.Standing(daemonset=daemonset):
             said = events.stands(told, events.About("", "", "", ""))
             return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
@@ -85,7 +86,7 @@ def _steered(told: steering.Asked) -> str | None:
         case steering.CommitHeld(commit=commit, reason=reason):
             return f"commit {commit[:12]} is held ({reason}): the last good one stays"
         case steering.Suspended(commit=commit, changes=changes):
-            return f"suspended: {changes} changes of commit {(commit or '')[:12]} wait"
+            return f"suspended: {counted(changes, 'change')} of commit {(commit or '')[:12]} not applied"
         case steering.Resumed():
             return "no longer suspended"
         case steering.Handled(request=request, outcome=outcome):

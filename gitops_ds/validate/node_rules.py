@@ -13,6 +13,7 @@ from gitops_ds.model.daemonset import RollingUpdate, Share
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Key, Path
+from gitops_ds.model.plural import counted
 from gitops_ds.validate import images, rollout_rules, words
 from gitops_ds.validate.rule import POD, class_of, items, section
 from gitops_ds.validate.whole import Fleet, FleetTold, pod_labels, pod_spec
@@ -41,7 +42,7 @@ def few_of_its_nodes(fleet: Fleet) -> Iterator[FleetTold]:
         if at_once > 1 and at_once * 100 > most * len(nodes):
             message = (
                 f"maxUnavailable {_shown(share)} takes the agent from {min(at_once, len(nodes)):,} of its"
-                f" {len(nodes):,} nodes at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
+                f" {counted(len(nodes), 'node')} at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
             )
             yield manifest.key, _MAX_UNAVAILABLE, message, _written(_MAX_UNAVAILABLE, _TENTH)
 
@@ -70,7 +71,7 @@ def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
         seconds = -(-len(nodes) // (surge or unavailable)) * (_START + ready + (0 if surge else _STOP))
         if seconds > _LONGEST:
             message = (
-                f"{surge or unavailable} at a time, {len(nodes):,} nodes take about {seconds / 3600:.0f} hours"
+                f"{surge or unavailable} at a time, {counted(len(nodes), 'node takes', 'nodes take')} about {seconds / 3600:.0f} hours"
                 f" (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
             )
             path = _MAX_SURGE if surge else _MAX_UNAVAILABLE

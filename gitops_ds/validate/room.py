@@ -15,6 +15,7 @@ from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.census import Census
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.plural import counted
 from gitops_ds.validate.rule import POD, pod, section, template
 from gitops_ds.validate.whole import Fleet
 
@@ -91,7 +92,8 @@ def leaves_room(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
         most = max((one for one in tenants if one.ours), key=lambda one: (one.asked.get(resource, 0), one.key), default=None)
         if most is not None and fleet.census is not None:
             where = crowds.said(nodes, fleet.census)
-            message = f"{len(tenants)} agents together take {share}% of the {resource} of {where}; this one asks for the most"
+            tenancy = counted(len(tenants), "agent takes", "agents together take")
+            message = f"{tenancy} {share}% of the {resource} of {where}; this one asks for the most"
             yield most.key, _CONTAINERS, message
 
 

@@ -108,7 +108,7 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
     text = change.check("--inventory", file).stdout
     assert "loses 2 nodes: node-b, node-c\n" in text
     assert "restarts 1 node: node-a" in text
-    assert "asks for -100m cores, -128Mi memory over all its nodes\n" in text
+    assert "asks for -0.1 cores, -128Mi memory over all its nodes\n" in text
     assert "note: 3 nodes, of the inventory\n" in text
 
 

@@ -88,7 +88,7 @@ def test_what_stands_in_the_way_of_a_deploy_is_bad(run: Run, tmp_path: Path) -> 
     unnamed = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
     assert (unnamed["verdict"], "choose one with --cluster: main, other" in unnamed["message"]) == ("bad", True)
     wrong = checks(run("gitops-ds", "doctor", "-o", "json", "--cluster", "main", cwd=made).stdout)["manifests"]
-    assert (wrong["verdict"], "stand in the way" in wrong["message"]) == ("bad", True)
+    assert (wrong["verdict"], "must be fixed first" in wrong["message"]) == ("bad", True)
 
 
 def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:

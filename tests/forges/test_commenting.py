@@ -29,7 +29,7 @@ def written(directory: Path, *, head: str = HEAD[:12], found: str = FOUND, key: 
     """The name of a report of that commit."""
     file = directory / "report.md"
     foot = f"\n<sub>Checked `{head}`; against `main`; gitops-ds 1</sub>\n" if head else ""
-    file.write_text(f"{markdown.marker(key)}\n**gitops-ds check: {found}** in 1 files, 1 objects.\n{foot}")
+    file.write_text(f"{markdown.marker(key)}\n**gitops-ds check: {found}** in 1 file, 1 object.\n{foot}")
     return str(file)
 
 

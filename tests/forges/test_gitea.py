@@ -227,7 +227,7 @@ def test_a_dry_run_says_what_would_be_done_and_asks_nothing(review: Review, tmp_
 
 def test_the_biggest_report_is_taken(review: Review, tmp_path: Path) -> None:
     report = tmp_path / "report.md"
-    text = f"{markdown.marker('check')}\n**gitops-ds check: no findings** in 1 files, 1 objects.\n"
+    text = f"{markdown.marker('check')}\n**gitops-ds check: no findings** in 1 file, 1 object.\n"
     filler = "x" * 99 + "\n"
     foot = f"\n<sub>Checked `{review.head[:12]}`</sub>\n"
     report.write_text(text + filler * ((markdown.COMMENT - len(text) - len(foot)) // len(filler)) + foot)

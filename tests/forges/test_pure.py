@@ -223,7 +223,7 @@ def test_every_report_is_read_back(report: Any) -> None:
 
 
 def test_what_counts_is_the_footer_not_what_a_file_says() -> None:
-    text = "**gitops-ds check: no findings** in 1 files, 1 objects.\n\n```diff\n<sub>Checked `0123456`</sub>\n```\n"
+    text = "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked `0123456`</sub>\n```\n"
     assert posted.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
 
 

@@ -162,7 +162,7 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     forge.hear(ended(TWO))
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
     forge.hear(new(THREE), Suspended(0.0, THREE, 2))
-    assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes wait")]
+    assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
 
 
 def test_a_pass_that_only_a_person_can_help_has_failed() -> None:

@@ -84,7 +84,7 @@ def test_prose_reads_as_it_was(text: str) -> None:
 def test_a_clean_run_says_so_and_keeps_its_marker() -> None:
     page = markdown.as_page(made.report(), made.about(key="main", head="1501c2efe594", base="main"))
     assert page == (
-        "<!-- gitops-ds:report key=main v=1 -->\n**gitops-ds check: no findings** in 1 files, 1 objects.\n"
+        "<!-- gitops-ds:report key=main v=1 -->\n**gitops-ds check: no findings** in 1 file, 1 object.\n"
         "\n<sub>Checked `1501c2efe594`; against `main`; gitops-ds 1.2.3</sub>\n"
     )
 

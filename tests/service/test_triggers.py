@@ -109,7 +109,7 @@ def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: control
         assert "nothing is written" in scene.told("suspend")
         second = scene.upstream.commit(agent(space, 2))
         waiting = scene.ask("reconcile", "--wait")
-        assert (waiting.returncode, waiting.stdout) == (1, f"suspended: 1 changes of commit {second[:12]} wait\n")
+        assert (waiting.returncode, waiting.stdout) == (1, f"suspended: 1 change of commit {second[:12]} not applied\n")
         assert scene.runs() == image(1)
         scene.told("resume")
         until(lambda: scene.runs() == image(2), scene.say)

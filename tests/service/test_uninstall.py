@@ -65,12 +65,12 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
         plane.kubectl("-n", state, "delete", "configmaps", "--all")
         of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
         left = program(plane, state, "uninstall", "--yes")
-        assert left.stdout.startswith("0 objects are handed back")
+        assert left.stdout.startswith("0 objects handed back")
         assert f"DaemonSet {space}/agent is left" in left.stderr
         assert " ".join(of) in left.stderr
     done = program(plane, state, "uninstall", "--yes", *of)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 objects are handed back")
+    assert done.stdout.startswith("2 objects handed back")
 
     after = look("daemonset", "agent")
     assert "gitops-ds" not in json.dumps(after["metadata"])
@@ -84,7 +84,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 
     # Whoever goes on by hand meets no conflict, and whoever hands back twice finds nothing.
     plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
-    assert program(plane, state, "uninstall", "--yes").stdout.startswith("0 objects are handed back")
+    assert program(plane, state, "uninstall", "--yes").stdout.startswith("0 objects handed back")
 
 
 def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:

@@ -99,7 +99,7 @@ def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
         known = await state.load(scene.cluster, "gitops-ds", "test")
         assert [key.kind for key in known.waiting] == ["DaemonSet"]
         assert known.last_attempted != commit
-        assert (await answered(scene, "x")) == f"suspended: 1 changes of commit {commit[:12]} wait"
+        assert (await answered(scene, "x")) == f"suspended: 1 change of commit {commit[:12]} not applied"
 
         await annotate(scene, suspend=None)
         await asyncio.sleep(10)

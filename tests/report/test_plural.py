@@ -1,0 +1,41 @@
+"""One thing is no `things`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gitops_ds
+from gitops_ds.model.plural import counted
+from gitops_ds.pipeline import outlook
+from gitops_ds.pipeline.outlook import Cost
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (counted(0, "file"), "0 files"),
+        (counted(1, "file"), "1 file"),
+        (counted(1_000, "file"), "1,000 files"),
+        (counted(2, "batch", "batches"), "2 batches"),
+        (counted(1, "batch", "batches"), "1 batch"),
+    ],
+)
+def test_the_noun_follows_the_number(words: str, said: str) -> None:
+    assert words == said
+
+
+def test_a_count_at_the_beginning_of_a_message_is_made_in_one_place() -> None:
+    """What a sum is of may be one: `f"{len(x)} files"` is wrong for it. `3 of {n} nodes` names a total."""
+    bare = re.compile(r"(?<!of )\{len\([^{}]*\)(?::,)?\} (?:files|objects|findings|secrets|nodes|parts|changes)\b.*")
+    files = [file for file in Path(gitops_ds.__file__).parent.rglob("*.py") if "simulated" not in file.parts]
+    found = [(file.name, line) for file in files for line in bare.findall(file.read_text("utf-8"))]
+    assert [one for one in found if not re.search(r"if len\(.*\) > 1|are more than", one[1])] == []
+
+
+def test_a_sum_of_cpu_is_in_cores_however_small() -> None:
+    costs = [Cost("cpu", -100, 3, -300), Cost("memory", 1000 * 2**20, 3, 3000 * 2**20)]
+    assert outlook.summed(costs) == "-0.3 cores, +3Mi memory"
+    assert outlook.summed([Cost("cpu", 100, 472, 47_200)]) == "+47.2 cores"
