@@ -69,7 +69,7 @@ class Scraped:
 
 @contextlib.asynccontextmanager
 async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scraped, shown: Routes) -> AsyncIterator[None]:
-    """Answers at the address of the settings meanwhile."""
+    """Answers at the addresses of the settings meanwhile; connections to the probes' own count by themselves."""
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.report import metrics
     from gitops_ds.web import server
@@ -88,11 +88,14 @@ async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scra
         _hooks(service, hearers.tell, probes.parts),
         shown,
     ]
-    runner = await server.serve(service.listen, *faces)
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        if service.listen:
+            runner = await server.serve(service.listen, *faces)
+            stack.push_async_callback(runner.cleanup)
+        if service.listen_probes:
+            alone = await server.serve(service.listen_probes, faces[0], door=server.probe_door(), option="--listen-probes")
+            stack.push_async_callback(alone.cleanup)
         yield
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager

@@ -69,7 +69,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
         election = leading.election(service, free, fence, noted)
-        if service.listen:
+        if service.listen or service.listen_probes:
             asked = Scraped(observed, controller, tally)
             shown = await stack.enter_async_context(facing.page(service, hearers, observed, deployers))
             await stack.enter_async_context(facing.served(service, hearers, Probes(parts, election), asked, shown))

@@ -21,6 +21,7 @@ from gitops_ds.cli import options
 @options.option("--interval", type=options.Duration(least=0.1), help="How often the repository is looked at: 60s, 5m.")
 @options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
 @options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
+@options.option("--listen-probes", metavar="HOST:PORT", help="Where /healthz and /readyz answer on a port of their own.")
 @options.option("--journal", metavar="DIRECTORY", help="Where every decision is written, for replay.")
 @options.option("--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks.")
 @options.option("--own-node", metavar="NODE", help="Where this runs; under powers full the agents there are replaced last.")
@@ -89,6 +90,7 @@ def _settings(given: dict[str, Any]) -> Any:
         own_node=given["own_node"] or "",
         own_namespace=os.environ.get("POD_NAMESPACE", ""),
         listen=given["listen"] or found.listen,
+        listen_probes=given["listen_probes"] or found.listen_probes,
         journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
         log_format=given["log_format"] or found.log_format,
         allowed=found.allowed if given["allowed"] is None else given["allowed"],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gitops_ds.controller import fleet as fleets
 from gitops_ds.controller.fleet import Agent
+from gitops_ds.kinds import plain_text
 from gitops_ds.model import names
 from gitops_ds.model.objects import short
 
@@ -30,7 +31,7 @@ _APART = ("Held", "OutOfSync")  # what the cluster is, where it is not as Git sa
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The table as text, with a line break at its end; an empty cell is `<none>`."""
-    lines = [list(head), *([cell or "<none>" for cell in row] for row in rows)]
+    lines = [list(head), *([plain_text.line(cell) or "<none>" for cell in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines

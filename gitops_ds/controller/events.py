@@ -14,7 +14,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.controller.supervision import Supervisor
-from gitops_ds.kinds import timestamps
+from gitops_ds.kinds import plain_text, timestamps
 from gitops_ds.model.cluster import Cluster, PatchType
 from gitops_ds.model.objects import EVENT
 from gitops_ds.model.record import Emit, Record
@@ -84,7 +84,8 @@ class Events:
             "metadata": {"namespace": about.namespace, "name": f"{about.name}.{entry.id}"},
             "involvedObject": {**named, **({"uid": about.uid} if about.uid else {})},
             "reason": told.reason,
-            "message": told.message[:1024],  # the API server takes no more
+            # The API server takes no more. Words of commits and of refusals are in it.
+            "message": "\n".join(plain_text.line(line, 1024) for line in told.message.split("\n"))[:1024],
             "type": "Warning" if told.warning else "Normal",
             "source": {"component": CONTROLLER if told.reason in UPSTREAM else COMPONENT},
             "firstTimestamp": timestamps.text(entry.first),

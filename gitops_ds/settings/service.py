@@ -56,8 +56,8 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """All settings of the service. `listen` is HOST:PORT or empty; `log_format` is text or json. `progress_deadline` is in
-    seconds.
+    """All settings of the service. `listen` is HOST:PORT or empty, `listen_probes` that of the probes alone; `log_format` is text
+    or json. `progress_deadline` is in seconds.
 
     `allowed` are the programs that may render what the repository says. `direct`: pods are bound to their nodes by us, not by a
     scheduler. `own_node` and `own_namespace` are where the service runs itself; no file says so.
@@ -71,6 +71,7 @@ class Service:
     own_node: str = ""
     own_namespace: str = ""
     listen: str = ""
+    listen_probes: str = ""
     page: PageSettings = field(default_factory=PageSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
     journal: JournalSettings = JournalSettings()
@@ -138,6 +139,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
         direct=(told.get("controller") or {}).get("scheduling") == "direct",
         listen=(told.get("listen") or {}).get("address") or "",
+        listen_probes=(told.get("listen") or {}).get("probes") or "",
         page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
         webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
         journal=_journal(told.get("journal") or {}),

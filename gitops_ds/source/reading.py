@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import git
 
 from gitops_ds import errors
+from gitops_ds.kinds import plain_text
 from gitops_ds.model.finding import refusal
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
@@ -100,8 +101,8 @@ def _info(commit: git.Commit) -> CommitInfo:
         CommitId(commit.hexsha),
         tuple(CommitId(p.hexsha) for p in commit.parents),
         datetime.fromtimestamp(commit.committed_date, UTC),
-        f"{commit.author.name} <{commit.author.email}>",
-        _text(commit.summary),
+        plain_text.line(f"{commit.author.name} <{commit.author.email}>"),
+        plain_text.line(_text(commit.summary)),
     )
 
 

@@ -71,36 +71,62 @@ _SIGNATURES = (
     _Signature("bitbucket", "X-Hub-Signature", "sha256=", ("X-Request-UUID", "X-Request-Id")),
     _Signature("generic", "X-Signature", "sha256=", ("X-Delivery",)),
 )
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_OTHER_PROOFS = ("webhook-signature", "X-Gitlab-Token", "Authorization")
 _PINGS = {
     "X-GitHub-Event": ("ping",),
     "X-Event-Key": ("diagnostics:ping",),
 }
 
 
-def proof(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes], now: float) -> Proof | None:
+class Digests:
+    """The HMACs of one body: each secret's is worked out once, however many repositories and headers it is compared for."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.made = 0
+        self._known: dict[tuple[bytes, bytes], bytes] = {}
+
+    def of(self, secret: bytes, before: bytes = b"") -> bytes:
+        """The HMAC-SHA256 of the body with something before it."""
+        if (found := self._known.get((secret, before))) is None:
+            self.made += 1
+            found = self._known[secret, before] = hmac.digest(secret, before + self.body, hashlib.sha256)
+        return found
+
+
+def may_prove(headers: Mapping[str, str]) -> bool:
+    """Whether there is a header that could prove anything: without one no body is read, let alone hashed."""
+    return any(headers.get(header) for header in (*(known.header for known in _SIGNATURES), *_OTHER_PROOFS))
+
+
+def proof(headers: Mapping[str, str], body: bytes | Digests, secrets: Sequence[bytes], now: float) -> Proof | None:
     """Who sent this, if it is signed by one of the secrets (or carries it, where a forge knows no better); else None.
 
     `headers` are found whatever their case, as in aiohttp. Every comparison takes the same time, right or wrong.
     """
+    digests = body if isinstance(body, Digests) else Digests(body)
     for known in _SIGNATURES:
         told = headers.get(known.header, "")
-        if told.startswith(known.prefix) and any(_same(told.removeprefix(known.prefix), _digest(s, body)) for s in secrets):
+        if not told.startswith(known.prefix) or not _DIGEST.fullmatch(told.removeprefix(known.prefix)):
+            continue
+        if any(_same(told.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets):
             ids = (named for header in known.id if _NAMED.fullmatch(named := headers.get(header, "").strip("{}")))
             return Proof(
                 known.forge, (*(f"id {known.forge} {id}" for id in ids), f"signature {told.removeprefix(known.prefix).lower()}")
             )
-    return _standard(headers, body, secrets, now) or _token(headers, body, secrets)
+    return _standard(headers, digests, secrets, now) or _token(headers, digests.body, secrets)
 
 
-def _standard(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes], now: float) -> Proof | None:
+def _standard(headers: Mapping[str, str], digests: Digests, secrets: Sequence[bytes], now: float) -> Proof | None:
     """GitLab's signing token: id, time and body are signed together, so the id alone is enough to know a replay."""
     id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _NAMED.fullmatch(id) or not re.fullmatch("[0-9]{1,12}", at) or abs(now - int(at)) > SIGNED_WITHIN:
         return None
-    signed = f"{id}.{at}.".encode() + body
-    for secret in secrets:
-        wanted = base64.b64encode(hmac.digest(_standard_key(secret), signed, hashlib.sha256)).decode()
-        if any(_same(told.removeprefix("v1,"), wanted) for told in headers.get("webhook-signature", "").split()[:16]):
+    signatures = headers.get("webhook-signature", "").split()[:16]
+    for secret in secrets if signatures else ():
+        wanted = base64.b64encode(digests.of(_standard_key(secret), f"{id}.{at}.".encode())).decode()
+        if any(_same(told.removeprefix("v1,"), wanted) for told in signatures):
             return Proof("gitlab", (f"id gitlab {id}",))
     return None
 
@@ -126,10 +152,6 @@ def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) ->
                 return Proof(forge, (f"id {forge} {ids[0]}",))
             return Proof(forge, (f"body {hashlib.sha256(body).hexdigest()}",) if forge == "gitlab" else ())
     return None
-
-
-def _digest(secret: bytes, body: bytes) -> bytes:
-    return hmac.digest(secret, body, hashlib.sha256).hex().encode()
 
 
 def _same(told: str, wanted: bytes | str) -> bool:

@@ -6,22 +6,42 @@ aiohttp waits for ever for the end of a request's head, and counts no connection
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
 from aiohttp import typedefs, web
 
 CONNECTIONS = 500
+PER_PEER = 100  # a browser opens six, a proxy comes for many
 HEAD_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 
 
 class Door:
-    """Counts the connections of one server, and cuts those that wait too long for a whole request."""
+    """Counts the connections of one server, in all and of each address, and cuts those that wait too long for a whole request."""
 
-    def __init__(self, connections: int = CONNECTIONS, head_seconds: float = HEAD_SECONDS) -> None:
-        self.connections, self.head_seconds = connections, head_seconds
+    def __init__(self, connections: int = CONNECTIONS, head_seconds: float = HEAD_SECONDS, per_peer: int = PER_PEER) -> None:
+        self.connections, self.head_seconds, self.per_peer = connections, head_seconds, per_peer
         self.open: set[_Guarded] = set()
+        self.of_peer: Counter[str] = Counter()
+
+    def admits(self, peer: str) -> bool:
+        """Whether there is room for one more connection of this address."""
+        return len(self.open) < self.connections and self.of_peer[peer] < self.per_peer
+
+    def enter(self, guarded: _Guarded, peer: str) -> None:
+        """Counts a connection until `leave`."""
+        self.open.add(guarded)
+        self.of_peer[peer] += 1
+
+    def leave(self, guarded: _Guarded, peer: str) -> None:
+        """The connection is over; harmless for one that was not let in."""
+        if guarded in self.open:
+            self.open.discard(guarded)
+            self.of_peer[peer] -= 1
+            if self.of_peer[peer] <= 0:
+                del self.of_peer[peer]
 
     def guarded(self, inner: asyncio.Protocol) -> asyncio.Protocol:
         """A new connection."""
@@ -80,6 +100,7 @@ class _Guarded(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None
         self._refused = False
+        self._peer = ""
 
     def busy(self) -> None:
         if self._end is not None:
@@ -99,11 +120,13 @@ class _Guarded(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._door.open) >= self._door.connections:
+        name = transport.get_extra_info("peername")
+        self._peer = str(name[0]) if isinstance(name, tuple) and name else ""
+        if not self._door.admits(self._peer):
             self._refused = True
             self._transport.abort()
             return
-        self._door.open.add(self)
+        self._door.enter(self, self._peer)
         self._inner.connection_made(transport)
         self.idle()
 
@@ -122,6 +145,6 @@ class _Guarded(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.busy()
-        self._door.open.discard(self)
+        self._door.leave(self, self._peer)
         if not self._refused:
             self._inner.connection_lost(exc)

@@ -13,12 +13,14 @@ from gitops_ds.web import doors
 Routes = Sequence[web.AbstractRouteDef]
 
 
-async def serve(address: str, *routes: Iterable[web.AbstractRouteDef]) -> web.AppRunner:
+async def serve(
+    address: str, *routes: Iterable[web.AbstractRouteDef], door: doors.Door | None = None, option: str = "--listen"
+) -> web.AppRunner:
     """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that can't be taken."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        raise UsageError(f"--listen {address}: write HOST:PORT or :PORT")
-    door = doors.Door()
+        raise UsageError(f"{option} {address}: write HOST:PORT or :PORT")
+    door = door or doors.Door()
     app = web.Application(middlewares=[door.middleware])
     for some in routes:
         app.add_routes(some)
@@ -28,8 +30,13 @@ async def serve(address: str, *routes: Iterable[web.AbstractRouteDef]) -> web.Ap
         await doors.Site(runner, door, host.strip("[]") or None, int(port)).start()
     except OSError as error:
         await runner.cleanup()
-        raise UsageError(f"--listen {address}: {error.strerror}") from None
+        raise UsageError(f"{option} {address}: {error.strerror}") from None
     return runner
+
+
+def probe_door() -> doors.Door:
+    """For the listener of the probes alone: the kubelet opens one connection for each."""
+    return doors.Door(connections=128, per_peer=16)
 
 
 def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:

@@ -21,6 +21,7 @@ from gitops_ds.web import deliveries
 MAX_BYTES = 1 << 20
 BODY_SECONDS = 10.0
 AT_ONCE = 32
+BYTES_AT_ONCE, BYTES_A_SECOND = 8 << 20, 2 << 20  # of bodies that are hashed
 REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 
@@ -50,12 +51,12 @@ class Bucket:
     def __post_init__(self) -> None:
         self.left = self.size
 
-    def take(self, now: float) -> bool:
-        """Whether there is one left."""
+    def take(self, now: float, amount: float = 1.0) -> bool:
+        """Whether there is so much left."""
         self.left, self.at = min(self.size, self.left + max(0.0, now - self.at) * self.rate), now
-        if self.left < 1:
+        if self.left < amount:
             return False
-        self.left -= 1
+        self.left -= amount
         return True
 
 
@@ -103,6 +104,7 @@ class Hooks:
         self._memory = Memory()
         # Whoever has no secret can only empty the first bucket; then the schedule finds what is pushed.
         self._anybody, self._known = Bucket(200, 50), Bucket(60, 2)
+        self._bytes = Bucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
 
     def routes(self, path: str = "/hook") -> list[web.RouteDef]:
@@ -131,9 +133,14 @@ class Hooks:
         self.at_once += 1
         try:
             body = await self._body(request)
+            if not self._bytes.take(self._clock(), len(body)):
+                return Answer(429, HookResult.LIMITED, "too many bytes")
+            targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
+            # Hashing lets go of the interpreter's lock.
+            proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
         finally:
             self.at_once -= 1
-        return self.judge(request.headers, body, request.match_info.get("id", ""))
+        return self._answer(request.headers, body, targets, proofs)
 
     async def _body(self, request: web.Request) -> bytes:
         too_large = Answer(413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes")
@@ -141,6 +148,8 @@ class Hooks:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise _Refused(Answer(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
+        if not deliveries.may_prove(request.headers):
+            raise _Refused(_UNSIGNED)
         found = bytearray()
         try:
             async with asyncio.timeout(self._body_seconds):
@@ -156,14 +165,23 @@ class Hooks:
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> Answer:
         """What a delivery means, from its headers and raw body; wakes the repositories that it is about."""
-        now, proofs = self._clock(), dict[str, deliveries.Proof]()
-        targets = [target for target in self._targets() if id in ("", target.id)]
-        for target in targets:
-            if proof := deliveries.proof(headers, body, target.secrets(), now):
-                proofs[target.id] = proof
+        targets = self._concerned(id)
+        return self._answer(headers, body, targets, _proofs(headers, body, targets, self._clock()))
+
+    def _concerned(self, id: str) -> list[tuple[Target, Sequence[bytes]]]:
+        """The repositories that a delivery to this path may be about, with their secrets as they are now."""
+        return [(target, target.secrets()) for target in self._targets() if id in ("", target.id)]
+
+    def _answer(
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        targets: Sequence[tuple[Target, Sequence[bytes]]],
+        proofs: Mapping[str, deliveries.Proof],
+    ) -> Answer:
         if not proofs:
-            return Answer(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
-        proof = next(iter(proofs.values()))
+            return _UNSIGNED
+        now, proof = self._clock(), next(iter(proofs.values()))
         if not self._known.take(now):
             return Answer(429, HookResult.LIMITED, "too many deliveries", proof.forge)
         try:
@@ -174,11 +192,23 @@ class Hooks:
             return Answer(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
         if news.ping:
             return Answer(202, HookResult.PING, "well received", proof.forge)
-        believers = [target for target in targets if target.id in proofs]
+        believers = [target for target, _ in targets if target.id in proofs]
         meant = [target for target in believers if deliveries.means(news, target.addresses)] or believers
         for target in meant:
             target.wake(Push(news.commit if deliveries.concerns(news, target.branch) else None))
         return Answer(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
+
+
+_UNSIGNED = Answer(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
+
+
+def _proofs(
+    headers: Mapping[str, str], body: bytes, targets: Sequence[tuple[Target, Sequence[bytes]]], now: float
+) -> dict[str, deliveries.Proof]:
+    """By the id of each repository whose secret signed the body, the proof."""
+    digests = deliveries.Digests(body)
+    found = ((target.id, deliveries.proof(headers, digests, secrets, now)) for target, secrets in targets)
+    return {id: proof for id, proof in found if proof}
 
 
 class _Refused(Exception):

@@ -271,3 +271,34 @@ def test_a_map_of_5000_nodes_is_small() -> None:
         assert len(drawn.small) < 60_000
 
     asyncio.run(done())
+
+
+def test_wrong_tokens_of_one_address_lock_out_nobody_else(tmp_path: Path) -> None:
+    at = door(tmp_path)
+    for _ in range(20):
+        assert at.judge(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0] is Verdict.KEEP_OUT
+    assert at.judge(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is Verdict.KEEP_OUT
+    assert at.judge(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0] is Verdict.COME_IN
+    for number in range(5000):
+        at.knows("wrong", f"10.1.{number // 256}.{number % 256}")
+    assert len(at._wrong) <= access._PEERS
+
+
+@pytest.mark.parametrize("told", ["\udcff\udcfe", "\udcff.\udcff", "9999999999.\udcff", "ü"])
+def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, told: str) -> None:
+    at = door(tmp_path)
+    assert at.judge(asked(Authorization=f"Bearer {told}"))[0] is Verdict.KEEP_OUT
+    assert at.judge(asked(cookie=told))[0] is Verdict.SIGN_IN
+
+
+@pytest.mark.parametrize("header", [b"Authorization: Bearer \xff\xfe", b"Cookie: gitops-ds-page=9999999999.\xff\xfe"])
+def test_bytes_that_are_no_utf_8_are_answered_with_the_pages_headers(tmp_path: Path, header: bytes) -> None:
+    async def talk(client: Client) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert answer.split()[1] in (b"303", b"403", b"400", b"401")
+        assert b"Content-Security-Policy: default-src 'none'" in answer
+
+    asyncio.run(_with_client(door(tmp_path), fleets.story(), talk))

@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gitops_ds.app.facing import STUCK, Probes
-from gitops_ds.web import server
+from gitops_ds.web import doors, server
 
 
 @dataclass
@@ -51,3 +51,33 @@ def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None
     found = answers(Part(unready="the first pass goes on"), Part(), Part(unready="watches are not in step"))
     assert found["/readyz"] == (503, "the first pass goes on; watches are not in step")
     assert found["/livez"] == (200, "ok")
+
+
+def test_whoever_fills_the_common_port_keeps_no_probe_out() -> None:
+    async def main() -> None:
+        routes = server.probes(lambda: "", lambda: "")
+        common = await server.serve("127.0.0.1:0", routes)
+        alone = await server.serve("127.0.0.1:0", routes, door=server.probe_door())
+        try:
+            held = [await asyncio.open_connection("127.0.0.1", port_of(common)) for _ in range(doors.CONNECTIONS + 120)]
+            for _, writer in held:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+            async with ClientSession() as client:
+                for _ in range(5):
+                    async with client.get(f"http://127.0.0.1:{port_of(alone)}/healthz") as reply:
+                        assert reply.status == 200
+            # Another address of this machine finds room on the common port as well.
+            other = ClientSession(connector=TCPConnector(local_addr=("127.0.0.2", 0)))
+            async with other, other.get(f"http://127.0.0.1:{port_of(common)}/healthz") as reply:
+                assert reply.status == 200
+            for _, writer in held:
+                writer.close()
+        finally:
+            await common.cleanup()
+            await alone.cleanup()
+
+    asyncio.run(main())
+
+
+def port_of(runner: web.AppRunner) -> int:
+    return int(runner.addresses[0][1])

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gitops_ds.model.record import Record
 from gitops_ds.model.steering import HookHeard, HookResult, Push
-from gitops_ds.web import doors, webhooks
+from gitops_ds.web import deliveries, doors, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
 CAP = 4096
@@ -50,6 +50,9 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]]:
     head = await reader.readuntil(b"\r\n\r\n")
     body = await reader.read()
     return int(head.split()[1]), json.loads(body) if body.startswith(b"{") else {}
+
+
+FORGED = {"X-Signature": f"sha256={'0' * 64}", "X-Hub-Signature-256": f"sha256={'0' * 64}", "X-Gitea-Signature": "0" * 64}
 
 
 def head(headers: dict[str, str], path: str = "/hook", method: str = "POST") -> bytes:
@@ -123,7 +126,7 @@ def test_a_gigabyte_in_chunks_is_cut_at_the_cap_in_bounded_memory() -> None:
         tracemalloc.start()
         try:
             reader, writer = await scene.connect()
-            writer.write(head({"Transfer-Encoding": "chunked"}))
+            writer.write(head({"Transfer-Encoding": "chunked", **FORGED}))
             chunk, sent = b"10000\r\n" + b"x" * 0x10000 + b"\r\n", 0
             try:
                 while sent < 1 << 30:
@@ -173,7 +176,7 @@ def test_a_body_that_trickles_is_cut_off_and_others_are_answered_meanwhile() -> 
     async def script(scene: Scene) -> None:
         slow = [await scene.connect() for _ in range(5)]
         for _, writer in slow:
-            writer.write(head({"Content-Length": "1000"}) + b"{")
+            writer.write(head({"Content-Length": "1000", **FORGED}) + b"{")
         body = body_of(GITHUB)
         assert (await scene.send(head(right(body)), body))[0] == 202
         for reader, writer in slow:
@@ -227,7 +230,7 @@ def test_many_bodies_at_once_are_bounded() -> None:
     async def script(scene: Scene) -> None:
         crowd = [await scene.connect() for _ in range(webhooks.AT_ONCE)]
         for _, writer in crowd:
-            writer.write(head({"Content-Length": "10"}))
+            writer.write(head({"Content-Length": "10", **FORGED}))
             await writer.drain()
         while scene.hooks.at_once < webhooks.AT_ONCE:
             await asyncio.sleep(0.01)
@@ -236,6 +239,48 @@ def test_many_bodies_at_once_are_bounded() -> None:
             writer.close()
 
     play(script)
+
+
+def test_without_a_header_that_proves_anything_no_body_is_waited_for() -> None:
+    async def script(scene: Scene) -> None:
+        status, told = await scene.send(head({"Content-Length": "1000"}), b"{")
+        assert (status, told["result"]) == (401, "unauthorized")
+
+    play(script)
+
+
+def test_forged_bodies_are_limited_by_their_bytes() -> None:
+    async def script(scene: Scene) -> None:
+        scene.hooks._bytes = webhooks.Bucket(CAP * 3, 0.0)
+        body = b"x" * CAP
+        answers = [(await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0] for _ in range(5)]
+        assert answers == [401, 401, 401, 429, 429]
+
+    play(script)
+
+
+@pytest.mark.parametrize(("headers", "hashes"), [({}, 0), ({"X-Signature": "sha256="}, 0), (None, 3)])
+def test_each_distinct_secret_hashes_a_body_once_and_none_does_without_a_signature(
+    headers: dict[str, str] | None, hashes: int
+) -> None:
+    digests = deliveries.Digests(b"body")
+    for secrets in ([b"a", b"common"], [b"b", b"common"], [b"common"]):  # of three repositories
+        assert deliveries.proof(FORGED if headers is None else headers, digests, secrets, 0.0) is None
+    assert digests.made == hashes
+
+
+def test_one_address_cannot_take_all_connections() -> None:
+    door = doors.Door(connections=10, per_peer=3)
+    guards = [doors._Guarded(asyncio.Protocol(), door) for _ in range(4)]
+    for guard in guards[:3]:
+        assert door.admits("10.0.0.1")
+        door.enter(guard, "10.0.0.1")
+    assert not door.admits("10.0.0.1")
+    assert door.admits("10.0.0.2")
+    door.leave(guards[3], "10.0.0.1")  # one that was not let in
+    assert not door.admits("10.0.0.1")
+    door.leave(guards[0], "10.0.0.1")
+    assert door.admits("10.0.0.1")
 
 
 def test_a_flood_of_forgeries_is_limited() -> None:

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import ipaddress
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +21,8 @@ from gitops_ds.errors import UsageError
 COOKIE = "gitops-ds-page"
 STAYS = 12 * 3600  # seconds that a sign-in lasts
 _SHORTEST = 16  # characters of a token: fewer can be guessed
-_TRIES, _WHILE = 10, 60.0  # wrong tokens from all together, in so many seconds; a person mistypes, a program guesses
+_TRIES, _WHILE = 10, 60.0  # wrong tokens of one address, in so many seconds; a person mistypes, a program guesses
+_PEERS = 1000  # addresses whose wrong tokens are remembered
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -82,7 +84,7 @@ class Door:
     user_header: str = "X-Forwarded-User"
     trusted: tuple[Network, ...] = ()
     clock: Callable[[], float] = time.time
-    _wrong: list[float] = field(default_factory=list)
+    _wrong: OrderedDict[str, list[float]] = field(default_factory=OrderedDict)
 
     def judge(self, asked: Asked) -> tuple[Verdict, str]:
         """Whether it may come in; else why not."""
@@ -108,26 +110,36 @@ class Door:
             return Verdict.KEEP_OUT, "no token is known"
         scheme, _, told = asked.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return (Verdict.COME_IN, "") if self.knows(told.strip()) else (Verdict.KEEP_OUT, "wrong token, or too many wrong ones")
+            return (
+                (Verdict.COME_IN, "")
+                if self.knows(told.strip(), asked.peer)
+                else (Verdict.KEEP_OUT, "wrong token, or too many wrong ones")
+            )
         if asked.cookie and self._signed(asked.cookie):
             return Verdict.COME_IN, ""
         return Verdict.SIGN_IN, "sign in"
 
-    def knows(self, told: str) -> bool:
-        """Whether it is the token. After some wrong ones within a minute none is looked at."""
-        now = self.clock()
-        self._wrong = [at for at in self._wrong if now - at < _WHILE]
-        if self.token is None or len(self._wrong) >= _TRIES:
+    def knows(self, told: str, peer: str = "") -> bool:
+        """Whether it is the token. After some wrong ones of an address within a minute none of that address is looked at."""
+        if self.token is None or self.busy(peer):
             return False
-        if hmac.compare_digest(hashlib.sha256(told.encode()).digest(), hashlib.sha256(self.token.value()).digest()):
+        if hmac.compare_digest(hashlib.sha256(_bytes(told)).digest(), hashlib.sha256(self.token.value()).digest()):
             return True
-        self._wrong.append(now)
+        self._wrong.setdefault(peer, []).append(self.clock())
+        self._wrong.move_to_end(peer)
+        while len(self._wrong) > _PEERS:
+            self._wrong.popitem(last=False)
         return False
 
-    def busy(self) -> bool:
-        """Whether too many wrong tokens came lately."""
+    def busy(self, peer: str = "") -> bool:
+        """Whether too many wrong tokens came from this address lately."""
         now = self.clock()
-        return sum(1 for at in self._wrong if now - at < _WHILE) >= _TRIES
+        lately = [at for at in self._wrong.get(peer, ()) if now - at < _WHILE]
+        if lately:
+            self._wrong[peer] = lately
+        else:
+            self._wrong.pop(peer, None)
+        return len(lately) >= _TRIES
 
     def cookie(self) -> str:
         """A sign-in that lasts a while. It holds no secret, any replica with the same token takes it, and a new token ends it."""
@@ -136,12 +148,17 @@ class Door:
 
     def _signed(self, cookie: str) -> bool:
         until, _, mac = cookie.partition(".")
-        right = hmac.compare_digest(mac.encode(), self._mac(until).encode())
+        right = hmac.compare_digest(_bytes(mac), self._mac(until).encode())
         return right and until.isascii() and until.isdigit() and int(until) > self.clock()
 
     def _mac(self, until: str) -> str:
         key = self.token.value() if self.token else b""
-        return hmac.new(key, f"gitops-ds page until {until}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(key, _bytes(f"gitops-ds page until {until}"), hashlib.sha256).hexdigest()
+
+
+def _bytes(told: str) -> bytes:
+    """A header's value as it came: aiohttp keeps bytes that are no UTF-8 as surrogates."""
+    return told.encode("utf-8", "surrogateescape")
 
 
 def networks(told: tuple[str, ...]) -> tuple[Network, ...]:

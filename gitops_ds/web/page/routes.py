@@ -101,8 +101,9 @@ class _Page:
         if (request.content_length or 0) > 4096:
             return self._problem(request, 413, "Too long", "that is no token")
         told = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get("token", "")
-        if not self._door.knows(told):
-            busy = self._door.busy()
+        peer = _asked(request).peer
+        if not self._door.knows(told, peer):
+            busy = self._door.busy(peer)
             wrong = "Too many wrong tokens: wait a minute." if busy else "That is not the token."
             return _html(request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401)
         answer = web.Response(status=303, headers={**HEADERS, "Location": "./"})
