@@ -71,8 +71,8 @@ def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
         seconds = -(-len(nodes) // (surge or unavailable)) * (_START + ready + (0 if surge else _STOP))
         if seconds > _LONGEST:
             message = (
-                f"{surge or unavailable} at a time, {counted(len(nodes), 'node takes', 'nodes take')} about {seconds / 3600:.0f} hours"
-                f" (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
+                f"{surge or unavailable} at a time, {counted(len(nodes), 'node takes', 'nodes take')} about"
+                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
             )
             path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
             quicker = len(nodes) > 10 * (surge or unavailable)
