@@ -7,6 +7,7 @@ WORKERS ?= 2
 SECONDS_EACH ?= 900
 SEED ?= 1
 COUNT ?= 6000
+LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-system controlplane gitea renderers check test test-fast conformance fuzz truth demo bench lock install-manifest schemas clean
@@ -68,8 +69,9 @@ bench: $(STAMP) ## figures as ratios against a peer measured in the same run
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
 	$(BIN)/python -m benchmarks
 
-lock: $(STAMP) ## requirements.lock anew
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+lock: $(STAMP) ## requirements.lock anew, and requirements-runtime.lock, which the image and the action install
+	$(BIN)/uv pip compile pyproject.toml --extra dev $(LOCKED) -o requirements.lock
+	echo hatchling | $(BIN)/uv pip compile pyproject.toml - --constraint requirements.lock $(LOCKED) -o requirements-runtime.lock
 
 install-manifest: $(STAMP) ## deploy/install.yaml and the chart's copies anew, from deploy/
 	@PYTHON=$(abspath $(BIN)/python) scripts/install-manifest

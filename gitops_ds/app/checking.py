@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class Wanted:
     """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
 
+    `base_from` is the address at which the base is read; empty: in the repository itself.
     `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to reach the clusters that no file
     tells of; None: they are not asked. `require_live`: a cluster that can't be read is an error. `known` is what earlier
     runs found out.
@@ -43,6 +44,7 @@ class Wanted:
     clusters: tuple[str, ...] = ()
     namespace: str = ""
     base: str | None = None
+    base_from: str = ""
     inventory: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
@@ -119,7 +121,7 @@ async def sides(repository: repositories.Named, at: str | None, wanted: Wanted, 
     live = _inventories(wanted.inventory, head)
     base = None
     if wanted.base is not None:
-        base = replace(await repositories.base_snapshot(repository, wanted.base, at), known=wanted.known)
+        base = replace(await repositories.base_snapshot(repository, wanted.base, at, wanted.base_from), known=wanted.known)
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await repositories.snapshot(repository, at) if twice else None
     if wanted.live is None:

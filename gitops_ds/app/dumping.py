@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import io
-import os
 import platform
 import tarfile
 from collections.abc import Awaitable, Iterable, Mapping
@@ -28,7 +27,7 @@ from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, EVENT, LEASE, NODE, POD, Body, Resource
-from gitops_ds.source import expand, installed
+from gitops_ds.source import expand, installed, overwriting
 
 ROOT: Final = "gitops-ds-support"
 _SERVICE: Final = "app.kubernetes.io/name=gitops-ds"  # the label of its pods in deploy/
@@ -359,9 +358,11 @@ def _packed(files: Mapping[str, bytes], at: float) -> bytes:
 
 
 def write(file: Path, data: bytes) -> None:
-    """Writes the archive for its owner alone. Raises UsageError where the file is there already or can't be written."""
+    """Writes the archive for its owner alone.
+
+    Raises UsageError for an existing file and for one that can't be written, Refused for a link.
+    """
     try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(data)
+        overwriting.create(file, data, 0o600)
     except OSError as error:
         raise errors.UsageError(f"--file {file}: {error.strerror}; nothing is overwritten") from None

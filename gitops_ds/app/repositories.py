@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,16 +150,23 @@ async def snapshot(repository: Named, at: str | None, *, committed: bool = False
         return await commit_snapshot(found, at, repository.path)
 
 
-async def base_snapshot(repository: Named, base: str, at: str | None) -> Snapshot:
-    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request."""
+async def base_snapshot(repository: Named, base: str, at: str | None, server: str = "") -> Snapshot:
+    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request.
+
+    `server` is where both lines are read; empty: in the repository itself, which may lack them (a shallow clone of a CI).
+    """
     from gitops_ds.source import revision
 
+    head = revision.parse(at) if at else revision.Head()
+    if server:
+        async with opened(repository) as found:
+            head = revision.Commit(await found.tip(head))
+        repository = replace(named(server, repository.path, repository.allowed), directory=None)
     async with opened(repository) as found:
-        tip = await found.tip(revision.parse(base))
-        head = await found.tip(revision.parse(at) if at else revision.Head())
-        for commit in (tip, head):
+        tip, own = await found.tip(revision.parse(base)), await found.tip(head)
+        for commit in (tip, own):
             await found.fetch(commit)
-        return await snapshot_of(found, await found.merge_base(tip, head) or tip, repository.path)
+        return await snapshot_of(found, await found.merge_base(tip, own) or tip, repository.path)
 
 
 async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:

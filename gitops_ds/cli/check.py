@@ -28,6 +28,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
 @options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
+@options.option("--base-from", metavar="URL", help="Read the base and its history from that server, for a shallow clone.")
 @options.option(
     "--inventory", multiple=True, metavar="[CLUSTER=]FILE", help="Nodes and objects, as `kubectl get … -o json` prints them."
 )
@@ -75,6 +76,8 @@ async def _check(given: dict[str, Any]) -> int:
     from gitops_ds.source.allowed import NOTHING
 
     named, files = selecting.apart(given["repository"], given["files"])
+    if given["base_from"] and not given["base"]:
+        raise click.UsageError("--base-from is where the base is read: name it with --base")
     repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
     asked = _Asked(
         given,
@@ -152,6 +155,7 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
         given["clusters"],
         given["namespace"],
         given["base"],
+        given["base_from"] or "",
         given["inventory"],
         _connection(given) if given["live"] or given["require_live"] else None,
         require_live=given["require_live"],

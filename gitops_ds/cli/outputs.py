@@ -41,7 +41,7 @@ def parsed(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple
 
 
 def write(report: Report, about: About, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
-    """Tells the report in every way that is wanted. Raises UsageError where a file can't be written."""
+    """Tells the report in every way that is wanted. Raises UsageError where a file can't be written, Refused for a link."""
     from gitops_ds.report import findings, formats, text
 
     for format, file in wanted:
@@ -59,9 +59,13 @@ def write(report: Report, about: About, wanted: Sequence[tuple[str, str]], *, qu
 
 
 def _into(file: str, text: str) -> None:
+    from gitops_ds.source import overwriting
+
+    if file == "-":
+        click.echo(text.encode(), nl=False)
+        return
     try:
-        with click.open_file(file, "wb") as target:
-            target.write(text.encode())
+        overwriting.replace(Path(file), text.encode())
     except OSError as error:
         raise click.UsageError(f"-o …={file}: {error.strerror}") from None
 

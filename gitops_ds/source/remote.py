@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
-from gitops_ds.source import failures, reading, revision
+from gitops_ds.source import failures, local_revision, reading, revision
+from gitops_ds.source.address import Scheme
 from gitops_ds.source.bare import Bare
-from gitops_ds.source.revision import Branch, Commit, Head, Named, Ref, Revision, Semver, Tag
+from gitops_ds.source.revision import Ancestor, Branch, Commit, Head, Named, Ref, Reflog, Revision, Semver, Tag
 
 _RACE = (
     "stale info",
@@ -32,7 +35,7 @@ def refs(bare: Bare, wanted: Revision) -> dict[str, CommitId]:
             kinds = ("--tags",)
         case Named():
             kinds = ("--heads", "--tags")
-        case Head() | Ref() | Commit():
+        case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
     listing = bare.talk("ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, doing="read").text
     result = {}
@@ -44,21 +47,45 @@ def refs(bare: Bare, wanted: Revision) -> dict[str, CommitId]:
 
 
 def tip(bare: Bare, wanted: Revision) -> CommitId:
-    """The commit that a revision means now. A commit by its full id asks nobody; an abbreviated one needs all branches.
+    """The commit that a revision means now. A commit by its full id needs no request, an abbreviated one all branches.
 
-    Raises RevisionUnknown with the names that come near.
+    A clone's own names (`origin/main`, `@{u}`) resolve where the address is a clone. Raises RevisionUnknown with similar names.
     """
     if isinstance(wanted, Commit):
         return wanted.id
+    if isinstance(wanted, Ancestor):
+        return _ancestor(bare, wanted)
     known = refs(bare, wanted)
     found = revision.resolve(wanted, known)
-    if found is None and isinstance(wanted, Named) and known and revision.could_be_abbreviated(wanted.name):
-        _fetch(bare, *_EVERYTHING, prune=True)
-        answer = bare.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted.name}^{{commit}}", may_fail=True)
-        found = CommitId(answer.text) if answer.status == 0 else None
+    if found is None and isinstance(wanted, Named | Reflog):
+        if bare.address.scheme is Scheme.FILE:
+            found = local_revision.resolve(Path(bare.address.display), wanted.name)
+        elif isinstance(wanted, Reflog):
+            raise errors.RevisionUnknown(
+                f"{wanted.name} is known in a clone only, and {bare.address.display} is a server: name a branch"
+            )
+        elif known and revision.could_be_abbreviated(wanted.name):
+            _fetch(bare, *_EVERYTHING, prune=True)
+            found = _verified(bare, wanted.name)
     if found is None:
         raise revision.unknown(wanted, known, bare.address.display)
     return found
+
+
+def _ancestor(bare: Bare, wanted: Ancestor) -> CommitId:
+    start = tip(bare, wanted.of)
+    fetch(bare, start)
+    found = _verified(bare, f"{start}{wanted.steps}")
+    if found is None:
+        raise errors.RevisionUnknown(
+            f"{bare.address.display} has no {revision.show(wanted)}: the history of {start[:12]} ends before it, or was not fetched"
+        )
+    return found
+
+
+def _verified(bare: Bare, expression: str) -> CommitId | None:
+    answer = bare.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{expression}^{{commit}}", may_fail=True)
+    return CommitId(answer.text) if answer.status == 0 else None
 
 
 def fetch(bare: Bare, commit: CommitId) -> None:

@@ -56,7 +56,7 @@ class Repository:
         self._closing = False
 
     async def tip(self, revision: Revision) -> CommitId:
-        """The commit that a revision means at the server now; fetches nothing (an abbreviated commit id excepted)."""
+        """The commit that a revision means at the server now; fetches only for an abbreviated commit id and for `~N` and `^N`."""
         return await self._talk(remote.tip, revision)
 
     async def default_branch(self) -> str:

@@ -1,4 +1,4 @@
-"""What a person calls a commit: default branch, branch, tag, version range, full ref, commit; and what it means at a server."""
+"""The names of a commit: default branch, branch, tag, version range, full ref, id, `~` and `^`; and what they mean at a server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from gitops_ds.source import semver
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_ID = re.compile(r"[0-9a-f]{7,64}")
+# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and what a reflog or the configuration of a clone resolves
+_STEPS = re.compile(r"(?P<start>.+?)(?P<steps>(?:~\d{0,9}|\^\d{0,9}|\^\{(?:commit)?\})+)", re.DOTALL)
+_REFLOG = re.compile(r"(?P<name>[^@]*)@\{[\w .:+-]{1,100}\}")
 # https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as revision syntax
 _REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$")
 
@@ -64,18 +67,43 @@ class Named:
     name: str
 
 
-Revision = Head | Branch | Tag | Semver | Ref | Commit | Named
+@dataclass(frozen=True, slots=True)
+class Reflog:
+    """A name that only a clone can resolve: `@{upstream}`, `main@{1}`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A commit reached from another one by Git's steps: `HEAD~2`, `v1^`."""
+
+    of: Head | Ref | Commit | Named | Reflog
+    steps: str
+
+
+Revision = Head | Branch | Tag | Semver | Ref | Commit | Named | Reflog | Ancestor
 
 
 def parse(text: str | None) -> Revision:
-    """The text of `--revision`: nothing, a full commit id, `refs/...`, or a name (a branch wins over a tag of that name).
+    """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a name, each with `~N` or `^N`.
 
-    Raises UsageError for what Git would not take as a name.
+    A branch wins over a tag of the same name. Raises UsageError for anything else that https://git-scm.com/docs/gitrevisions has.
     """
-    if not text or text == "HEAD":
+    if stepped := _STEPS.fullmatch(text or ""):
+        return Ancestor(_start(stepped["start"]), stepped["steps"])
+    return _start(text)
+
+
+def _start(text: str | None) -> Head | Ref | Commit | Named | Reflog:
+    if not text or text in {"HEAD", "@"}:
         return Head()
     if _FULL_ID.fullmatch(text):
         return Commit(CommitId(text))
+    if reflog := _REFLOG.fullmatch(text):
+        if reflog["name"]:
+            check_ref_name(reflog["name"])
+        return Reflog(text)
     check_ref_name(text)
     return Ref(text) if text.startswith("refs/") else Named(text)
 
@@ -112,7 +140,9 @@ def commit_id(text: str) -> CommitId:
 def check_ref_name(name: str) -> None:
     """Raises UsageError for a name that Git would refuse, or could take for an option or an expression."""
     if not name or len(name) > 1000 or _REF_FORBIDDEN.search(name):
-        raise errors.UsageError(f"{name!r} can't be the name of a branch or tag")
+        raise errors.UsageError(
+            f"{name!r} can't be the name of a branch or tag; a revision is a branch, a tag or a commit, with ~N or ^N behind it"
+        )
 
 
 def could_be_abbreviated(name: str) -> bool:
@@ -135,8 +165,20 @@ def show(revision: Revision) -> str:
             return name
         case Commit(id):
             return f"commit {id}"
-        case Named(name):
+        case Named(name) | Reflog(name):
             return name
+        case Ancestor(start, steps):
+            return f"{_shown_start(start)}{steps}"
+
+
+def _shown_start(start: Head | Ref | Commit | Named | Reflog) -> str:
+    match start:
+        case Head():
+            return "HEAD"
+        case Commit(id):
+            return str(id)
+        case _:
+            return start.name
 
 
 def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None:
@@ -160,6 +202,8 @@ def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None
             return id
         case Named(name):
             return refs.get(f"refs/heads/{name}") or _peeled(f"refs/tags/{name}", refs)
+        case Reflog() | Ancestor():
+            return None
 
 
 def tag(revision: Revision, refs: Mapping[str, CommitId]) -> str | None:
@@ -186,7 +230,8 @@ def unknown(revision: Revision, refs: Mapping[str, CommitId], where: str) -> err
         return errors.RevisionUnknown(f"{where} is empty: push a first commit, then try again")
     names = [r.split("/", 2)[2] for r in refs if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")]
     wanted = show(revision).rsplit(" ", 1)[-1]
-    near = difflib.get_close_matches(wanted, names, 3, 0.6)
+    # `origin/main` is what a clone calls `main` of its server.
+    near = [name for name in names if wanted.endswith(f"/{name}")] or difflib.get_close_matches(wanted, names, 3, 0.6)
     branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has the branches {', '.join(branches[:5])}"
     return errors.RevisionUnknown(f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}")

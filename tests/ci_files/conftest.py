@@ -58,12 +58,11 @@ def work(tmp_path: Path) -> Work:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The environment in which pip finds the program and all it needs in one directory, and asks no index.
 
-    The versions are those of the Containerfile, so its way to pin them is run here.
+    The packages are those of the lock file, with their hashes, and of them what builds the program.
     """
     house = tmp_path_factory.mktemp("wheels")
-    versions = house / "versions.txt"
-    versions.write_text("\n".join(files.pinned()) + "\n")
-    # Built with what is here, so that nothing but the wheels is asked for; what builds it again later comes along.
-    words = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--constraint", versions, "--wheel-dir", house)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *words, files.ROOT, "hatchling"], check=True)
+    words = ("--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", house)
+    pip = (sys.executable, "-m", "pip", "wheel", *words)
+    subprocess.run([*pip, "--require-hashes", "-r", files.LOCK], check=True)
+    subprocess.run([*pip, "--no-build-isolation", files.ROOT], check=True)
     return {"PATH": os.environ["PATH"], "HOME": str(house), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(house), "LC_ALL": "C.UTF-8"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,14 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())]
 
 
-def pinned() -> list[str]:
-    """What the Containerfile takes from requirements.lock, by its own command."""
-    (command,) = [re.split(r" > | && ", rest)[0] for word, rest in instructions() if word == "RUN" and rest.startswith("sed ")]
-    words = command.replace("/src/requirements.lock", str(ROOT / "requirements.lock"))
-    return subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=True).stdout.splitlines()
+LOCK = ROOT / "requirements-runtime.lock"
+
+
+def locked(lock: Path) -> dict[str, str]:
+    """Each requirement of a lock file, `name==version` with its marker, and the lines of its hashes."""
+    found: dict[str, str] = {}
+    for block in re.split(r"(?m)^(?=[a-z0-9])", lock.read_text()):
+        requirement, _, hashes = block.partition(" \\\n")
+        if hashes:
+            found[requirement] = hashes
+    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent_manifest import agent
 from tests.ci_files import files
 from tests.ci_files.conftest import Work
 from tests.gitservers import GIT_ENVIRONMENT
@@ -35,6 +36,7 @@ class Runner:
             "GITHUB_BASE_REF": "",
             "GITHUB_OUTPUT": str(self.output),
             "GITHUB_STEP_SUMMARY": str(self.summary),
+            "GITHUB_WORKSPACE": str(self.workspace),
             "RUNNER_TEMP": str(temporary),
         }
 
@@ -60,7 +62,8 @@ class Runner:
         return re.sub(r"\$\{\{ (\S+) \}\}", value, text)
 
     def check_out(self, work: Work, sha: str) -> None:
-        """As actions/checkout does it."""
+        """As actions/checkout does it, of a repository on this server."""
+        self.environment |= {"GITHUB_SERVER_URL": work.upstream.parent.as_uri(), "GITHUB_REPOSITORY": work.upstream.name}
         subprocess.run(("git", "init", "--quiet", self.workspace), env=GIT_ENVIRONMENT, check=True)
         Work.run(self.workspace, "remote", "add", "origin", work.upstream.as_uri())
         Work.run(self.workspace, "fetch", "--quiet", "--no-tags", "--depth=1", "origin", f"+{sha}:refs/remotes/pull/7/merge")
@@ -141,3 +144,57 @@ def test_the_comment_is_asked_for_with_the_token_in_the_environment(runner: Runn
     assert done.returncode == 3
     assert "http://127.0.0.1:9/api/v3 can't be reached" in done.stderr
     assert "secret-token" not in done.stdout + done.stderr
+
+
+def hostile(runner: Runner, work: Work, marker: Path) -> None:
+    """A pull request that commits a bare repository in `deploy`, which git finds before the one around it, and links."""
+    command = f"sh -c 'touch {marker}; exit 1' x"
+    deploy = work.clone / "deploy"
+    (deploy / "objects").mkdir(parents=True)
+    (deploy / "refs/heads").mkdir(parents=True)
+    for folder in ("objects", "refs/heads"):
+        (deploy / folder / "keep").touch()
+    (deploy / "HEAD").write_text("1" * 40)
+    keys = "".join(f'{key} = "{command}"\n' for key in ("sshCommand", "fsmonitor", "hooksPath", "pager", "editor"))
+    (deploy / "config").write_text(
+        f'[core]\nbare = false\nworktree = .\n{keys}[remote "origin"]\nurl = ssh://x/y\nuploadpack = "{command}"\n'
+        f'[alias]\nrev-parse = "!{command}"\nfetch = "!{command}"\n'
+    )
+    (deploy / "agent.yaml").write_text(agent("deployed"))
+    (work.clone / "away").symlink_to("/")
+    (work.clone / "up").symlink_to("..")
+    for name in ("gitops-ds-reports", "report.json", "report.markdown", "report.sarif"):
+        (work.clone / name).symlink_to(runner.summary)
+    sha = work.commit("hostile")
+    work.git("push", "--quiet", "origin", f"{sha}:refs/pull/8/merge")
+    runner.check_out(work, sha)
+
+
+def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_leads_anywhere(runner: Runner, work: Work, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    hostile(runner, work, marker)
+    for path in (".", "deploy", "away", "up", "deploy/objects"):
+        runner.inputs["path"] = path
+        done = runner.step("Check", GITHUB_BASE_REF="main")
+        assert not marker.exists(), path
+        # Links to manifests are errors of the check; a directory that is a repository of its own, or leads away, is refused.
+        assert done.returncode == (1 if path == "." else 2 if path in {"away", "up"} else 3), (path, done.stdout, done.stderr)
+
+
+def test_the_steps_run_no_git_and_write_outside_of_the_checkout(runner: Runner, work: Work, merge: str) -> None:
+    runner.check_out(work, merge)
+    before = {path: path.lstat() for path in sorted(runner.workspace.rglob("*"))}
+    done = runner.step("Check", GITHUB_BASE_REF="main")
+    assert done.returncode == 1, done.stderr
+    assert {path: path.lstat() for path in sorted(runner.workspace.rglob("*"))} == before
+    for step in files.action()["runs"]["steps"]:
+        assert not re.search(r"(^|[\s(])git\s", re.sub(r"#.*", "", step["run"]))
+
+
+def test_the_target_branch_comes_from_the_server(runner: Runner, work: Work, merge: str) -> None:
+    """A checkout of a depth of one does not have it."""
+    runner.check_out(work, merge)
+    assert Work.run(runner.workspace, "rev-list", "--all", "--count") == "1"
+    report = runner.step("Check", GITHUB_BASE_REF="main")
+    assert report.returncode == 1, report.stderr
+    assert Work.run(runner.workspace, "rev-list", "--all", "--count") == "1"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from gitops_ds import __version__
 from tests.ci_files import files
 from tests.docs import pages
 
@@ -90,7 +92,33 @@ def test_the_images_run_as_nobody_from_pinned_parts() -> None:
         users |= {stage: rest} if word == "USER" else {}
     assert users == {"check": "65532:65532", "service": "65532:65532"}
     assert not any(word == "ADD" for word, _ in found)
-    lock = (files.ROOT / "requirements.lock").read_text()
-    names = re.findall(r"^([a-z0-9][\w.-]*)==", lock, re.MULTILINE)
-    assert [re.split("==", line)[0] for line in files.pinned()] == names
-    assert not any("hash" in line or line.endswith("\\") for line in files.pinned())
+
+
+def test_the_lock_of_what_runs_is_a_part_of_the_other_and_holds_what_pyproject_asks_for() -> None:
+    """`make lock` makes both. A hash for each; the build backend too, so that nothing is installed without one."""
+    every, runtime = files.locked(files.ROOT / "requirements.lock"), files.locked(files.LOCK)
+    assert runtime.items() <= every.items()
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", hashes) for hashes in runtime.values())
+    names = {re.split("[= ;]", requirement)[0] for requirement in runtime}
+    project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.split(r"[\[<>=; ]", one)[0].replace(".", "-") for one in wanted} <= names
+    assert not names & {"pytest", "mypy", "ruff", "atheris"}
+
+
+INSTALLS = [
+    *(step["run"] for step in files.action()["runs"]["steps"] if "pip" in step["run"]),
+    *(rest for word, rest in files.instructions() if word == "RUN" and "pip install" in rest),
+]
+
+
+@pytest.mark.parametrize("script", INSTALLS)
+def test_what_is_installed_has_a_hash_or_is_the_program_itself(script: str) -> None:
+    assert INSTALLS
+    assert "--no-deps" in script
+    assert "--require-hashes" in script or "--no-build-isolation" in script
+
+
+def test_the_component_installs_this_version() -> None:
+    spec, _ = files.template()
+    assert spec["package"]["default"] == f"gitops-ds=={__version__}"

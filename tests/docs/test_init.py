@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
+from gitops_ds import __version__, errors
 from gitops_ds.app import scaffold
 from gitops_ds.kinds import documents
 from tests.docs.conftest import Run
@@ -72,8 +73,9 @@ def test_every_file_of_ci_is_yaml_and_runs_check() -> None:
     for name in (".github/workflows/gitops-ds.yaml", ".gitlab-ci.yml", ".pre-commit-config.yaml"):
         parsed = documents.read(name, files[name].encode())
         assert not [f for f in parsed.findings if f.refused], name
-        assert "gitops-ds check" in files[name]
-        assert "@" not in files[name].replace("actions/checkout@", "").replace("actions/setup-python@", ""), name
+        action = f"gitops-ds/gitops-ds@v{__version__}"
+        assert "gitops-ds check" in files[name] or action in files[name]
+        assert "@" not in re.sub(rf"actions/(checkout|setup-python)@|{action}", "", files[name]), name
 
 
 def test_the_hook_runs_before_a_commit(run: Run, tmp_path: Path) -> None:

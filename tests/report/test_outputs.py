@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -11,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gitops_ds import cli
+from gitops_ds import cli, errors
 from gitops_ds.report import markdown
 from tests.plan.world import daemonset
 from tests.report import made
@@ -192,3 +193,41 @@ def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> No
     assert json.loads(told["json"])["changes"][0]["changes"][0]["rehearsal"]["steps"] == 1
     assert "The change changes no object." in check(fleet, "--base", "at-2", "-o", "markdown").stdout
     assert "No object changes." in check(fleet, "--base", "at-2").stdout
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_report_is_not_written_through_a_link_of_the_repository(
+    fleet: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
+) -> None:
+    """As a pull request commits one: a link to a file, a link to nothing, and a directory that is one."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    program = (elsewhere if not inside else tmp_path) / "program"
+    program.write_text("#!/bin/sh")
+    (fleet / "report.json").symlink_to(program)
+    (fleet / "new.json").symlink_to(program.with_name("new"))
+    (fleet / "folder").symlink_to(program.parent)
+    for name, said in (("report.json", "is a link"), ("new.json", "is a link"), ("folder/program", "lies behind the link")):
+        done = check(fleet, "-o", f"json={fleet / name}")
+        assert isinstance(done.exception, errors.Refused)
+        assert said in str(done.exception)
+    assert program.read_text() == "#!/bin/sh"
+    assert not program.with_name("new").exists()
+
+
+def test_links_below_the_current_directory_are_refused_without_git(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/null")
+    words = [Path(sys.executable).with_name("gitops-ds"), "check", ".", "-o", "json=link"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "is a link" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_report_takes_the_place_of_an_older_one_and_keeps_its_mode(fleet: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text("older" * 100_000)
+    report.chmod(0o640)
+    first = report.stat().st_ino
+    check(fleet, "-o", f"json={report}")
+    assert json.loads(report.read_text())["summary"]["error"] == 1
+    assert (report.stat().st_mode & 0o777, report.stat().st_ino == first) == (0o640, False)
+    assert {path.name for path in tmp_path.iterdir()} == {".git", "fleet", "report.json"}
+    assert check(fleet, "-o", "json=/dev/null").return_value == 1

@@ -210,6 +210,13 @@ def test_revisions_of_every_kind_lead_to_their_commits(upstream: Upstream) -> No
         "both": first,
         first: first,
         first[:9]: first,
+        "main~1": first,
+        "HEAD^": first,
+        "@~1": first,
+        "v1.10.0^": first,
+        "v1.2.0^{}": first,
+        f"{second[:9]}~": first,
+        "both~0": first,
     }
 
     async def work(repository: Repository) -> None:

@@ -12,7 +12,7 @@ from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.source import address, failures, revision, semver
 from gitops_ds.source.credentials import Credentials, Password, SshKey
-from gitops_ds.source.revision import Branch, Commit, Head, Named, Ref, Semver, Tag
+from gitops_ds.source.revision import Ancestor, Branch, Commit, Head, Named, Ref, Reflog, Semver, Tag
 
 A, B, C = (CommitId(c * 40) for c in "abc")
 
@@ -99,6 +99,18 @@ def test_credentials_are_in_no_repr() -> None:
         ("refs/pull/420/head", Ref("refs/pull/420/head")),
         ("release/1.2", Named("release/1.2")),
         ("abc1234", Named("abc1234")),
+        ("origin/main", Named("origin/main")),
+        ("@", Head()),
+        ("HEAD~1", Ancestor(Head(), "~1")),
+        ("@~", Ancestor(Head(), "~")),
+        ("HEAD^^2~3", Ancestor(Head(), "^^2~3")),
+        ("v1^{}", Ancestor(Named("v1"), "^{}")),
+        ("v1.2^{commit}", Ancestor(Named("v1.2"), "^{commit}")),
+        ("a" * 40 + "~2", Ancestor(Commit(A), "~2")),
+        ("refs/tags/v1^", Ancestor(Ref("refs/tags/v1"), "^")),
+        ("@{u}", Reflog("@{u}")),
+        ("main@{upstream}~1", Ancestor(Reflog("main@{upstream}"), "~1")),
+        ("main@{2 days ago}", Reflog("main@{2 days ago}")),
     ],
 )
 def test_a_revision_on_the_command_line(text: str | None, meant: revision.Revision) -> None:
@@ -130,6 +142,15 @@ def test_a_name_that_git_could_read_as_something_else_is_refused(name: str) -> N
     for settings in ({"branch": name}, {"tag": name}, {"name": name}):
         with pytest.raises(errors.UsageError, match="branch or tag"):
             revision.from_settings(**settings)
+
+
+NO_REVISION = [name for name in HOSTILE if name not in {"a~1", "a^", "a@{1}", "@"}]
+
+
+@pytest.mark.parametrize(
+    "name", [*NO_REVISION, "--x~1", "-x@{1}", "a..b~1", "HEAD^{/fix}", ":/fix", "HEAD:file", "a@{$(x)}", "~1", "^a"]
+)
+def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
     with pytest.raises(errors.UsageError, match="branch or tag"):
         revision.parse(name)
 

@@ -8,6 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import __version__, errors
+from gitops_ds.source import overwriting
 
 _HIDDEN = "dot-"  # a name that begins with a dot would be overlooked here, and by tools that pack the program
 _VERSION = "@VERSION@"
@@ -30,7 +31,8 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
 def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
     """Writes every file (by path its text), and returns their paths.
 
-    Raises Refused when one of them is there already, UsageError when the directory can't be written; then nothing is left behind.
+    Raises Refused when one of them exists already or lies behind a link, UsageError when the directory can't be written.
+    Then nothing is left behind.
     """
     there = [str(path) for path in wanted if (directory / path).is_symlink() or (directory / path).exists()]
     if there:
@@ -38,10 +40,12 @@ def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePos
     made: list[Path] = []
     try:
         for path, text in wanted.items():
-            _make_directory((directory / path).parent, made)
-            with (directory / path).open("x", encoding="utf-8") as file:
-                made.append(directory / path)
-                file.write(text)
+            _make_directory(overwriting.without_links(directory / path).parent, made)
+            overwriting.create(directory / path, text.encode())
+            made.append(directory / path)
+    except errors.Refused:
+        _take_back(made)
+        raise
     except OSError as error:
         _take_back(made)
         raise errors.UsageError(f"{error.filename or directory}: {error.strerror}; nothing was written") from None
