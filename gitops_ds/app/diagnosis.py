@@ -22,7 +22,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.settings import service as settings
 from gitops_ds.settings.service import Service
-from gitops_ds.source import expand, installed
+from gitops_ds.source import expand, installed, programs
 from gitops_ds.validate import kubernetes
 
 OLDEST_GIT: Final = (2, 39)
@@ -99,7 +99,10 @@ def _kustomize() -> Line:
     if found is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
         return Line("kustomize", Verdict.WARNING, "neither kustomize nor kubectl is on the PATH", advice)
-    return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}")
+    if (way := programs.isolation()) == "none":
+        advice = "allow seccomp filters or user namespaces; until then URLs are refused wherever a kustomization could fetch them"
+        return Line("kustomize", Verdict.WARNING, f"{found[0]} can't be kept from the network here", advice)
+    return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}, without a network ({way})")
 
 
 async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
