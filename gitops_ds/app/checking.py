@@ -5,7 +5,7 @@ What only some checks need is imported where they need it: half of the time of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -168,6 +168,13 @@ def of(sides: Sides, wanted: Wanted) -> Checked:
     from gitops_ds.app import changing
 
     return changing.against(sides, sides.base, wanted, found, more)
+
+
+def require_content(where: str, snapshot: Snapshot, prepared: Iterable[Prepared]) -> None:
+    """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong directory would succeed for ever."""
+    if not any(one.bundle.manifests or one.findings for one in prepared) and not rendering.is_ours(snapshot):
+        advice = "name the directory of the repository (an argument, -C or --path)"
+        raise UsageError(f"{where} has no Kubernetes object and no file of gitops-ds: {advice}")
 
 
 def document(checked: Checked) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from gitops_ds import errors
-from gitops_ds.app import clusters, inventory, repositories
+from gitops_ds.app import checking, clusters, inventory, repositories
 from gitops_ds.controller import deploy, state
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
@@ -52,6 +52,13 @@ def deployable(found: Prepared) -> Prepared:
     )
 
 
+def _with_content(found: Prepared, repository: repositories.Named, snapshot: Snapshot, asked: deploy.Asked) -> Prepared:
+    """The same; raises UsageError where there is nothing, unless that may mean to delete what was there."""
+    if not asked.guards.prune:
+        checking.require_content(repository.display_path, snapshot, (found,))
+    return found
+
+
 def owner_of(found: Prepared, repository: repositories.Named) -> str:
     """The id under which the repository owns objects in that cluster."""
     return state.identity(found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name)
@@ -62,7 +69,7 @@ async def drafted(
     repository: repositories.Named, snapshot: Snapshot, target: Target, asked: deploy.Asked
 ) -> AsyncIterator[tuple[deploy.Place, deploy.Draft]]:
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
-    found = deployable(prepared(snapshot, target))
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
     async with clusters.opened(target.connection, found.bundle.cluster) as cluster:
         place = _place(cluster, repository, found, target)
         yield place, await deploy.draft(place, found.bundle, snapshot.commit, asked)
@@ -73,7 +80,7 @@ async def plan(repository: repositories.Named, snapshot: Snapshot, target: Targe
     if target.inventory is None and target.simulate is None:
         async with drafted(repository, snapshot, target, asked) as (_, draft):
             return draft.plan
-    found = deployable(prepared(snapshot, target))
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
     live = inventory.read(target.inventory) if target.inventory is not None else inventory.simulated(target.simulate or 0)
     commit = snapshot.commit
     stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")

@@ -39,6 +39,11 @@ class Named:
         return self.where.display if self.where else str(self.directory)
 
     @property
+    def display_path(self) -> str:
+        """The directory inside the repository, for people."""
+        return "/".join(filter(None, (self.display, self.path)))
+
+    @property
     def identity(self) -> str:
         """What the repository is called in a cluster."""
         return identity(self.where) if self.where else self.display

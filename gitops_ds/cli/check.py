@@ -79,6 +79,7 @@ async def _check(given: dict[str, Any]) -> int:
     if given["base_from"] and not given["base"]:
         raise click.UsageError("--base-from is where the base is read: name it with --base")
     repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
+    options.tell_tree(repository, quiet=given["quiet"] or bool(named or given["directory"]))
     asked = _Asked(
         given,
         repository,
@@ -169,6 +170,8 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
 
     with sharing.shared(sides, wanted) as sides:
         checked = judged(sides.head)
+        if sides.base is None:
+            checking.require_content(asked.repository.display_path, sides.head, checked.prepared)
         if memory:
             memory.save(sides.head.known, checked)
     if asked.fix:

@@ -7,9 +7,13 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from gitops_ds.app.repositories import Named
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -130,6 +134,13 @@ def say(text: str, *, quiet: bool = False) -> None:
         from gitops_ds.report import findings
 
         click.echo(findings.harmless_block(text), err=True)
+
+
+def tell_tree(repository: Named, *, quiet: bool) -> None:
+    """Says that the whole work tree is meant, where a command that names no directory runs below its root."""
+    root = repository.directory
+    if root is not None and root != Path.cwd().resolve():
+        say(f"the whole work tree {root} is looked at; name `.` for this directory alone", quiet=quiet)
 
 
 def show_json(document: Any) -> None:

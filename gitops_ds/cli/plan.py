@@ -36,6 +36,7 @@ async def _plan(given: dict[str, Any]) -> int:
     from gitops_ds.plan import prune, show
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    options.tell_tree(repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"]))
     snapshot = await repositories.snapshot(repository, given["revision"])
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     target = passes.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])

@@ -73,6 +73,11 @@ def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
     return facts_of(layout.read(snapshot), cluster)
 
 
+def is_ours(snapshot: Snapshot) -> bool:
+    """Whether the repository has a file of our format: gitops-ds.yaml, or one in clusters/, environments/ or agents/."""
+    return layout.read(snapshot).ours
+
+
 def agents(snapshot: Snapshot) -> tuple[str, ...]:
     """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name, once it is rendered."""
     return tuple(layout.read(snapshot).agents)

@@ -17,7 +17,7 @@ from gitops_ds.kinds.origins import KUSTOMIZATION
 from gitops_ds.model import progress
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
-from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.objects import Digest, Path
 
@@ -86,6 +86,8 @@ def _read(file: str, data: bytes) -> Objects:
             odd.append(document)
     told = odd if drafts else [document for document in odd if _nearly(document.value)]
     findings.extend(_odd(document.value, documents.place(file, data, document.index, ())) for document in told)
+    fragments = () if drafts else [document for document in odd if _is_fragment(document.value)]
+    findings.extend(_fragment(document.value, documents.place(file, data, document.index, ())) for document in fragments)
     return Objects(tuple(drafts), tuple(findings))
 
 
@@ -161,6 +163,47 @@ def _nearly(value: Any) -> bool:
     return (
         isinstance(value, Mapping) and isinstance(value.get("metadata"), Mapping) and ("kind" in value) != ("apiVersion" in value)
     )
+
+
+# Fields of a DaemonSet's spec, of a pod's, and of its affinity that files of other programs do not begin with.
+_OF_A_WORKLOAD = frozenset(
+    (
+        "affinity",
+        "containers",
+        "initContainers",
+        "minReadySeconds",
+        "nodeAffinity",
+        "nodeSelector",
+        "podAffinity",
+        "podAntiAffinity",
+        "priorityClassName",
+        "revisionHistoryLimit",
+        "selector",
+        "serviceAccountName",
+        "template",
+        "tolerations",
+        "updateStrategy",
+    )
+)
+_BESIDE = frozenset(("metadata", "volumes", "hostNetwork", "hostPID", "hostIPC", "terminationGracePeriodSeconds", "dnsPolicy"))
+
+
+def _is_fragment(value: Any) -> bool:
+    """Whether a document is a part of a workload: nothing in it but fields of one, and neither apiVersion nor kind."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    spec = value.get("spec")
+    if isinstance(spec, Mapping):
+        return not _OF_A_WORKLOAD.isdisjoint(spec) and value.keys() <= {"metadata", "spec", "status"}
+    # `template` and `selector` alone are words of many programs.
+    return not (_OF_A_WORKLOAD - {"template", "selector"}).isdisjoint(value) and value.keys() <= _OF_A_WORKLOAD | _BESIDE
+
+
+def _fragment(value: Any, place: Place) -> Finding:
+    fields = ", ".join(map(str, list(value)[:3]))
+    advice = "complete it, or leave the file out with .gitopsdsignore"
+    message = f"this is a part of an object ({fields}) without apiVersion and kind, and is not applied: {advice}"
+    return Finding("DS016", Severity.WARNING, message, place)
 
 
 def _odd(value: Any, place: Place) -> Finding:

@@ -61,6 +61,19 @@ def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         for document in documents.read(str(path), data).documents:
             yield from check_own(name, document, str(path), data)
+            yield from _not_implemented(name, document, str(path), data)
+
+
+def _not_implemented(kind_of_file: str, parsed: documents.Document, file: str, data: bytes) -> Iterator[Finding]:
+    """DS807: staged rollouts have a schema, and nothing that carries them out."""
+    if kind_of_file == "rollout":
+        path: Path = ()
+    elif kind_of_file in ("environment", "cluster") and isinstance(parsed.value, Mapping) and "rollout" in parsed.value:
+        path = ("rollout",)
+    else:
+        return
+    message = "staged rollouts are not implemented yet: remove it; the DaemonSet's updateStrategy paces its rollout"
+    yield refusal("DS807", message, documents.place(file, data, parsed.index, path, key=True), path=path)
 
 
 def check_own(kind_of_file: str, parsed: documents.Document, file: str, data: bytes) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from gitops_ds.validate.rule import Rule, advice, refused
 SAME_TWICE: Final = advice("DS805", Severity.ERROR, "a commit renders to the same objects each time", lambda _: (), on=False)
 _HAS_A_CLUSTER: Final = advice("DS806", Severity.ERROR, "an environment has a cluster", lambda _: (), on=False)
 
-# What is refused here, and DS804, is found while rendering (gitops_ds/render).
+# What is refused here, DS016 and DS804 is found while rendering (gitops_ds/render).
 RULES: Final[tuple[Rule, ...]] = (
     refused("DS602", "the variants of an agent share no node, whatever its labels", lambda _: ()),
     refused("DS603", "the variants of an agent leave out no node that it counts on, whatever its labels", lambda _: ()),
@@ -27,6 +27,8 @@ RULES: Final[tuple[Rule, ...]] = (
     SAME_TWICE,
     refused("DS806", "the environment of a cluster is there", lambda _: ()),
     _HAS_A_CLUSTER,
+    refused("DS807", "nothing is written that is not implemented yet", lambda _: ()),
+    advice("DS016", Severity.WARNING, "a file holds whole objects", lambda _: ()),
 )
 
 

@@ -34,11 +34,15 @@ class Ended:
 
 @dataclass
 class Desk:
-    """Somebody's desk: a work tree, a bare repository that it pushes to, and a kubeconfig."""
+    """Somebody's desk: a work tree, a bare repository that it pushes to, and a kubeconfig.
+
+    Commands run `inside` a directory, else in the tree.
+    """
 
     directory: Path
     kubeconfig: Path
     environment: dict[str, str]
+    inside: Path | None = None
 
     @property
     def tree(self) -> Path:
@@ -73,7 +77,13 @@ class Desk:
     def run(self, *words: str, kubeconfig: Path | None = None) -> Ended:
         environment = {**self.environment, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
         run = subprocess.run(
-            (PROGRAM, *words), cwd=self.tree, env=environment, capture_output=True, text=True, timeout=120, check=False
+            (PROGRAM, *words),
+            cwd=self.inside or self.tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert "Traceback" not in run.stderr, run.stderr
         return Ended(run.returncode, run.stdout, run.stderr)

@@ -65,7 +65,7 @@ def read(text: str) -> Example:
 
 def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
-    settings = {**own, "version": "v1", "manifests": ["/*.json", "/agent.yaml"], "rules": {rule: True}}
+    settings = {**own, "version": "v1", "manifests": ["/*.json", "/agent.yaml", "/manifests"], "rules": {rule: True}}
     return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
 
 
