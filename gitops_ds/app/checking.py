@@ -133,7 +133,8 @@ async def sides(repository: repositories.Named, at: str | None, wanted: Wanted, 
     names = [name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live]
     if wanted.live.context and len(names) > 1:
         raise UsageError(f"--context names one cluster, and {len(names)} are checked: choose it with --cluster")
-    seen, unread = await surveying.clusters(wanted.live, {name: rendering.facts(trusted, name) for name in names})
+    connection = wanted.live.naming(*(wanted.clusters if base is None else names))
+    seen, unread = await surveying.clusters(connection, {name: rendering.facts(trusted, name) for name in names})
     if unread and wanted.require_live:
         raise next(iter(unread.values()))
     return Sides(head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items()))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gitops_ds import errors
 from gitops_ds.cluster.fence import Fence
 from gitops_ds.cluster.tally import Tally
 from gitops_ds.model.bundle import ClusterFacts
@@ -14,11 +15,19 @@ from gitops_ds.model.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the cluster; None leaves the choice to kubectl's rules."""
+    """How to reach the cluster; None leaves the choice to kubectl's rules.
+
+    `trusted` are the clusters of the repository whose files may choose the context: those that the person named.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
     state_namespace: str = "gitops-ds"
+    trusted: frozenset[str] = frozenset()
+
+    def naming(self, *names: str) -> Connection:
+        """The same, where the person named these clusters."""
+        return replace(self, trusted=frozenset(filter(None, names)))
 
 
 @asynccontextmanager
@@ -41,10 +50,29 @@ async def fenced(connection: Connection, fence: Fence, tally: Tally) -> AsyncIte
 
 @asynccontextmanager
 async def opened(connection: Connection, facts: ClusterFacts | None = None) -> AsyncIterator[Cluster]:
-    """The cluster; a context named in the cluster's file counts where the command line names none."""
+    """The cluster; where the command line names no context, that of the cluster's file, if the person chose either.
+
+    Raises UsageError for a context that only a file of the repository chooses: it may come from a stranger's change.
+    """
     from gitops_ds import __version__
     from gitops_ds.cluster import access, http
 
-    context = connection.context or (facts.context if facts and facts.context != "in-cluster" else None) or None
+    context = connection.context or _of_file(connection, facts)
     async with http.HttpCluster(access.access(connection.kubeconfig, context), f"gitops-ds/{__version__}") as cluster:
         yield cluster
+
+
+def _of_file(connection: Connection, facts: ClusterFacts | None) -> str | None:
+    if facts is None or facts.context in {"", "in-cluster"}:
+        return None
+    if facts.name in connection.trusted:
+        return facts.context
+    from gitops_ds.cluster import access
+
+    current = access.current_context(connection.kubeconfig)
+    if current in {None, facts.context}:  # the pod's own account, or the context that kubectl would take
+        return current
+    raise errors.UsageError(
+        f"clusters/{facts.name}.yaml names the context {facts.context}, and the current context of the kubeconfig is "
+        f"{current or 'not set'}: choose with --cluster {facts.name} or --context"
+    )

@@ -107,14 +107,14 @@ def _kustomize() -> Line:
 
 async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
     try:
-        async with clusters.opened(wanted.connection, bundles[0].cluster if bundles else None) as cluster:
+        async with clusters.opened(wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None) as cluster:
             yield _version(await cluster.version())
             keys = [key for bundle in bundles for key in bundle.manifests]
             async for line in rights(cluster, keys, wanted.connection.state_namespace):
                 yield line
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
-    except errors.ClusterError as error:
+    except (errors.ClusterError, errors.UsageError) as error:
         yield Line("cluster", Verdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
 
 

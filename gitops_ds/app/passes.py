@@ -70,7 +70,7 @@ async def drafted(
 ) -> AsyncIterator[tuple[deploy.Place, deploy.Draft]]:
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
     found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
-    async with clusters.opened(target.connection, found.bundle.cluster) as cluster:
+    async with clusters.opened(target.connection.naming(target.cluster), found.bundle.cluster) as cluster:
         place = _place(cluster, repository, found, target)
         yield place, await deploy.draft(place, found.bundle, snapshot.commit, asked)
 

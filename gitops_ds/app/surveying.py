@@ -42,15 +42,15 @@ async def survey(cluster: Cluster) -> list[Body]:
 
 async def clusters(
     connection: opening.Connection, wanted: Mapping[str, ClusterFacts]
-) -> tuple[dict[str, Live], dict[str, errors.ClusterError]]:
+) -> tuple[dict[str, Live], dict[str, errors.GitopsError]]:
     """What there is on each cluster, and for those that can't be read why not."""
     seen: dict[str, Live] = {}
-    unread: dict[str, errors.ClusterError] = {}
+    unread: dict[str, errors.GitopsError] = {}
     for name, facts in wanted.items():
         try:
             async with opening.opened(connection, facts) as cluster:
                 seen[name] = inventory.assemble(await survey(cluster))
-        except errors.ClusterError as error:
+        except (errors.ClusterError, errors.UsageError) as error:
             unread[name] = error
     return seen, unread
 

@@ -46,7 +46,7 @@ async def _apply(given: dict[str, Any]) -> int:
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
     target = passes.Target(given["cluster"], given["namespace"], connection)
     if given["revision"] is None and (more := await uncommitted.of(repository, snapshot)):
         options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.cluster import kubeconfig as reader
@@ -102,17 +103,30 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
 
     Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in it, an unreadable certificate.
     """
-    file = kubeconfig or os.environ.get("KUBECONFIG")
-    if not file and (account / "token").exists():
+    file = _file(kubeconfig, account)
+    if file is None:
         who, arguments = "the pod's service account", ["pod", str(account)]
     else:
-        file = file or "~/.kube/config"
-        _must_exist(file)
         who = f"context {context} of {file}" if context else file
         arguments = ["file", file, *([] if context is None else [context])]
     ask = functools.partial(_asked, who, arguments)
     found = ask()
     return Access(who, _tls(found, who), found, ask)
+
+
+def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
+    """The current context of the kubeconfig that `access` would take, empty for none; None for the pod's own account."""
+    file = _file(kubeconfig, account)
+    return None if file is None else str(_answer(file, ["current-context", file])["context"])
+
+
+def _file(kubeconfig: str | None, account: Path) -> str | None:
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    if not file and (account / "token").exists():
+        return None
+    file = file or "~/.kube/config"
+    _must_exist(file)
+    return file
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -125,6 +139,10 @@ def command(arguments: list[str]) -> list[str]:
 
 
 def _asked(who: str, arguments: list[str]) -> Found:
+    return Found(**_answer(who, arguments)["found"])
+
+
+def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
     try:
         ended = subprocess.run(command(arguments), stdout=subprocess.PIPE, check=False)  # noqa: S603  our own program
         said = json.loads(ended.stdout)
@@ -134,7 +152,7 @@ def _asked(who: str, arguments: list[str]) -> Found:
         raise errors.ClusterError(f"{who} can't be read: the process that does it ended without an answer") from error
     if "problem" in said:
         raise errors.ClusterError(f"{who}{said['problem']}")
-    return Found(**said["found"])
+    return dict(said)
 
 
 def _must_exist(files: str) -> None:

@@ -1,9 +1,10 @@
 """What a kubeconfig or a pod's account says, read by the official package in a process of its own.
 
 That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to read a file. So this module is run
-as a program (`access` does that). It imports nothing of gitops-ds and prints one JSON object: {"found": the fields of Found} or
-{"problem": the rest of a sentence that begins with the kubeconfig's name}. Its standard output is the pipe to who asked: secrets
-leave it on no other way. Exec plugins have the terminal for their questions: standard input and standard error are inherited.
+as a program (`access` does that). It imports nothing of gitops-ds and prints one JSON object: {"found": the fields of Found},
+{"context": the name of the current one} or {"problem": the rest of a sentence that begins with the kubeconfig's name}. Its standard
+output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the terminal for their questions: stdin and stderr
+are inherited.
 """
 
 from __future__ import annotations
@@ -78,6 +79,13 @@ def of_file(files: str, context: str | None) -> Found:
             renewable="token" not in user and "tokenFile" not in user and ("exec" in user or "auth-provider" in user),
             token_file=_token_file(user),
         )
+
+
+def current_context(files: str) -> str:
+    """The name of the current context, empty for none; nobody's credentials are read."""
+    from kubernetes.config.kube_config import KubeConfigMerger
+
+    return str(KubeConfigMerger(files).config.safe_get("current-context") or "")  # type: ignore[no-untyped-call]
 
 
 def _user(merged: Any, context: str) -> Any:
@@ -158,6 +166,8 @@ def _said(arguments: list[str], failed: Errors) -> dict[str, Any]:
         match arguments:
             case ["pod", account]:
                 found = of_pod(Path(account))
+            case ["current-context", files]:
+                return {"context": current_context(files)}
             case ["file", files, *context]:
                 found = of_file(files, context[0] if context else None)
             case _:
