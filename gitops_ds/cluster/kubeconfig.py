@@ -3,8 +3,8 @@
 That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to read a file. So this module is run
 as a program (`access` does that). It imports nothing of gitops-ds and prints one JSON object: {"found": the fields of Found},
 {"context": the name of the current one} or {"problem": the rest of a sentence that begins with the kubeconfig's name}. Its standard
-output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the terminal for their questions: stdin and stderr
-are inherited.
+output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the terminal for their questions: stdin and
+stderr are inherited.
 """
 
 from __future__ import annotations
