@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gitops_ds.app.parts import Part
+from gitops_ds.app.parts import Deployer, Part
 from gitops_ds.cluster.tally import Tally
 from gitops_ds.controller import observing
 from gitops_ds.controller.lease import Election
 from gitops_ds.controller.loop import Controller
 from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.source_status import EFFECTS
+from gitops_ds.settings.listening import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
@@ -43,10 +45,16 @@ class Probes:
 
     parts: Sequence[Part]
     election: Election | None
+    readiness: Readiness = Readiness.STARTED
 
     def unready(self) -> str:
         """Why nobody should be sent here yet; a replica that stands by is ready when everything is at hand."""
-        return "; ".join(part.unready for part in self.parts if part.unready)
+        if started := "; ".join(part.unready for part in self.parts if part.unready):
+            return started
+        if self.readiness is Readiness.STARTED:
+            return ""
+        known = [status for part in self.parts if isinstance(part, Deployer) and (status := part.status) is not None]
+        return "; ".join(f"{one.repository}: {one.message}" for one in known if not EFFECTS[one.condition].ready)
 
     def stuck(self) -> str:
         """Why a new start is needed."""
@@ -65,6 +73,7 @@ class Scraped:
     observed: observing.Observing
     controller: Controller
     tally: Tally
+    deployers: Sequence[Deployer] = ()
 
 
 @contextlib.asynccontextmanager
@@ -79,6 +88,7 @@ async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scra
         requests=lambda: asked.tally.answered,
         waiting=lambda: asked.controller.waiting,
         ages=lambda: asked.controller.ages,
+        sources=lambda: [status for one in asked.deployers if (status := one.status) is not None],
     )
     counters = metrics.Metrics(inside)
     hearers.hearing.append(counters.hear)
@@ -112,7 +122,9 @@ async def page(
     def followed() -> Iterable[showing.Followed]:
         for one in deployers:
             if one.loop is not None:
-                yield showing.Followed(one.loop.wanted, getattr(one, "repository", None))
+                yield showing.Followed(one.loop.wanted, getattr(one, "repository", None), one.loop.pools, one.status)
+            elif one.status is not None:
+                yield showing.Followed(status=one.status)
 
     shown = showing.Shown(service.cluster.name or "cluster", observed.standings, followed)
     hearers.hearing.append(shown.hear)

@@ -13,7 +13,7 @@ from functools import partial
 from gitops_ds import errors
 from gitops_ds.app import credentials, parts, preparing, repositories, scheduling
 from gitops_ds.app.prepare_worker import Job
-from gitops_ds.controller import choosing, events, requests, state, sync
+from gitops_ds.controller import choosing, events, requests, sources, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
@@ -22,6 +22,7 @@ from gitops_ds.model.deployment import NewCommit, PassFailed
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.model.steering import PassedOn, Push
 from gitops_ds.model.trust import Mode, Unverified, Verified
 from gitops_ds.pipeline.prepare import Prepared
@@ -70,6 +71,7 @@ class Following(parts.Deployer):
         self._telling: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
         self._looked = False
+        self._first_error: errors.GitopsError | None = None
         self._clean: Mapping[str, Set[Digest]] = {}
 
     @property
@@ -77,6 +79,14 @@ class Following(parts.Deployer):
         """Why nothing of it was applied or seen yet; nothing after the first look, also one that failed."""
         over = self.loop.first_pass.is_set() if self.loop else self._looked
         return "" if over else f"the first pass of {self._where.display} is not over"
+
+    @property
+    def status(self) -> SourceStatus | None:
+        """As of the loop; before it has begun, why it has not."""
+        if self.loop is not None or self._first_error is None or not self._acting:
+            return super().status
+        condition = sources.of_error(self._first_error)
+        return SourceStatus("", self._where.display, followed(self._settings), condition, str(self._first_error))
 
     @property
     def settings(self) -> RepositorySettings:
@@ -161,6 +171,7 @@ class Following(parts.Deployer):
             partial(self._verify, repository),
             partial(self._verify_kept, repository),
             follows_rewrites=settings.verify.follows_rewrites,
+            branch=followed(settings),
         )
         async with events.beside(around.cluster, about, self._hear) as emit:
             timing = sync.Timing(settings.retry_interval, time.time, random.random)
@@ -243,7 +254,7 @@ class Following(parts.Deployer):
                     raise
                 if str(error) != said:
                     self._around.tell(PassFailed(time.time(), str(error), self._settings.retry_interval))
-                said = str(error)
+                said, self._first_error = str(error), error
             self._looked = True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
@@ -259,6 +270,11 @@ def limits_of(settings: RepositorySettings) -> Limits:
         file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
         snapshot_bytes=settings.limits.get("bytes"),
     )
+
+
+def followed(settings: RepositorySettings) -> str:
+    """The branch, tag, range, ref or commit that the settings name, for people."""
+    return settings.commit or settings.ref or settings.semver or settings.tag or settings.branch or "HEAD"
 
 
 def revision_of(settings: RepositorySettings) -> revision.Revision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gitops_ds.controller import sync
+from gitops_ds.model.source_status import SourceStatus
 
 
 class Part(Protocol):
@@ -53,6 +54,11 @@ class Deployer:
         self._loop = loop
         if not self._acting:
             loop.rest()
+
+    @property
+    def status(self) -> SourceStatus | None:
+        """The status of its repository; None while another replica leads."""
+        return self._loop.status if self._loop else None
 
     @property
     def standing_for(self) -> float:

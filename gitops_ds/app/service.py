@@ -26,6 +26,7 @@ from gitops_ds.journal.files import Journal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import State
 from gitops_ds.model.record import Emit
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
         controller = _controller(service, cluster, hear)
         home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL)
-        observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear)
+        observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear, sources=lambda: _sources(deployers))
         hearers.hearing.append(observed.hear)
         parts: list[Part] = [*deployers, controller, observed]
         if news is not None:
@@ -70,9 +71,11 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             parts.append(news)
         election = leading.election(service, free, fence, noted)
         if service.listen or service.listen_probes:
-            asked = Scraped(observed, controller, tally)
+            asked = Scraped(observed, controller, tally, deployers)
             shown = await stack.enter_async_context(facing.page(service, hearers, observed, deployers))
-            await stack.enter_async_context(facing.served(service, hearers, Probes(parts, election), asked, shown))
+            await stack.enter_async_context(
+                facing.served(service, hearers, Probes(parts, election, service.readiness), asked, shown)
+            )
         if service.powers is Powers.FULL and election is None:
             stack.push_async_callback(probe.remove, cluster, service.cluster.namespace)
         duty = leading.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
@@ -111,6 +114,11 @@ def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, Sta
     """What each owner remembers, by its id; of those that looked once."""
     loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
     return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
+
+
+def _sources(deployers: Iterable[Following | Templating]) -> Mapping[str, SourceStatus]:
+    """The status of each followed repository, by its owner's id."""
+    return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
 
 def _news(service: Service, cluster: Cluster, hearers: Hearers) -> Notifying | None:

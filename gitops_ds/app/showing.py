@@ -16,6 +16,7 @@ from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.settings.listening import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import Door, Kind, Token
@@ -42,6 +43,7 @@ class Followed:
     wanted: Mapping[Key, Manifest] = field(default_factory=dict)
     history: History | None = None
     pools: Sequence[Pool] = ()
+    status: SourceStatus | None = None
 
 
 class Shown:
@@ -75,6 +77,10 @@ class Shown:
     def pools(self) -> Sequence[Pool]:
         """Those of the first repository that names some."""
         return next((one.pools for one in self._followed() if one.pools), ())
+
+    def sources(self) -> Sequence[SourceStatus]:
+        """The status of each followed repository."""
+        return tuple(one.status for one in self._followed() if one.status is not None)
 
     def events(self) -> Sequence[Event]:
         """What happened, newest first."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence, Set
 from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
-from gitops_ds.controller import deploy
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.forges.dialects import State
 from gitops_ds.model import names
@@ -111,7 +110,7 @@ class Courses:
 
     def _ended(self, told: PassEnded, commit: str) -> None:
         written, self._written = self._written, set()
-        failing = deploy.refusals_that_fail(told.refusals)
+        failing = told.failed
         waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")
         trouble = next((f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"), "")
         self._stands(commit, trouble, waits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.controller import live, probe, state, statuses
+from gitops_ds.controller import live, probe, sources, state, statuses
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
@@ -147,6 +147,7 @@ async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
     for kind in sorted(kinds):
         for body in (await cluster.list(kind, Selection(namespace=namespace, labels=f"{statuses.OF}={owner}"))).items:
             await _delete(cluster, kind, namespace, str(body["metadata"]["name"]))
+    await _delete(cluster, CONFIG_MAP, namespace, sources.config_map_name(owner))
     for name in await state.config_maps(cluster, namespace, owner):
         await _delete(cluster, CONFIG_MAP, namespace, name)
 

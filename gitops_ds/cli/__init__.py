@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "The service: the scheduled loop and the controller."),
     "get": ("get", "The DaemonSets of a cluster, with commit and health."),
     "status": ("get", "One DaemonSet, node by node."),
+    "sources": ("sources", "The followed repositories, and whether their newest commit is applied."),
     "events": ("events", "What happened, newest last."),
     "wait": ("wait", "Until a DaemonSet is rolled out, as kubectl rollout status."),
     "trace": ("trace", "From a pod, node or DaemonSet to commit, author and line."),

@@ -42,7 +42,6 @@ def apply(**given: Any) -> int:
 
 async def _apply(given: dict[str, Any]) -> int:
     from gitops_ds.app import clusters, passes, repositories, uncommitted, waiting
-    from gitops_ds.controller import deploy
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
@@ -55,7 +54,7 @@ async def _apply(given: dict[str, Any]) -> int:
         return 0
     made, ended = await passes.apply(repository, snapshot, target, _asked(given), _teller(given))
     _show(made, given, ended.writes)
-    if deploy.refusals_that_fail(ended.refusals):
+    if ended.failed:
         return 1
     if given["wait"]:
         facts = passes.prepared(snapshot, target).bundle.cluster

@@ -44,7 +44,7 @@ async def _get(given: dict[str, Any]) -> int:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @options.option("--nodes", is_flag=True, help="One line a node.")
 @options.option("--watch", is_flag=True, help="Again whenever something changed.")
 @options.namespace
@@ -58,6 +58,9 @@ def status(**given: Any) -> int:
 
 async def _status(given: dict[str, Any]) -> int:
     import asyncio
+
+    if not given["name"]:
+        raise click.UsageError("NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the repositories")
 
     from gitops_ds.app import clusters
     from gitops_ds.controller import fleet

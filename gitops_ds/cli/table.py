@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from gitops_ds.controller import fleet as fleets
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.kinds import plain_text
-from gitops_ds.model import names
 from gitops_ds.model.objects import short
 
 HEAD = [
@@ -26,7 +25,7 @@ HEAD = [
 ]
 
 
-_APART = ("Held", "OutOfSync")  # what the cluster is, where it is not as Git says
+_APART = ("Held", "OutOfSync", "Suspended", "Unknown")  # what the cluster is, where it is not as Git says
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -67,7 +66,7 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
     numbers = [counts.desired, counts.current, counts.ready, counts.updated, counts.available]
     selector = (one.seen.daemonset.template.get("spec") or {}).get("nodeSelector") or {}
     row = [one.key.namespace, one.key.name, *map(str, numbers), ",".join(f"{k}={v}" for k, v in sorted(selector.items()))]
-    row += [fleets.age(one, now), short(one.seen.daemonset.annotations.get(names.COMMIT)), "-", one.health.state.value]
+    row += [fleets.age(one, now), short(fleets.commit_of(one)), "-", one.health.state.value]
     if wide:
         sync, word = fleets.sync_of(one)
         row += [str(one.current.number if one.current else ""), sync, word if sync in _APART else one.health.message]

@@ -16,6 +16,7 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.steering import CommitHeld, Steering
 from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.report import secrets
 from gitops_ds.source.reading import Movement
 
 
@@ -43,7 +44,7 @@ class Source:
     `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
     is read, let alone rendered; `verify_kept` does so for the last good commit alone. None: no signature is asked for.
     `follows_rewrites`: a branch that does not lead on from the last commit is followed without consent. `watched`: the tip is known
-    without asking anybody.
+    without asking anybody. `branch`: what is followed, for people.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -54,6 +55,7 @@ class Source:
     verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = unasked_alone
     follows_rewrites: bool = True
     watched: bool = False
+    branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Choice:
     """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
 
     One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
-    to be applied, where somebody said so, and `blocked` why only a person can let it be applied.
+    to be applied, where somebody said so, `blocked` why only a person can let it be applied, `rejected` its first finding.
     """
 
     tip: CommitId
@@ -70,6 +72,7 @@ class Choice:
     trusted: bool = True
     held: str = ""
     blocked: errors.SourceError | None = None
+    rejected: str = ""
 
 
 class Choosing:
@@ -99,7 +102,8 @@ class Choosing:
         self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
             return Choice(tip, prepared, snapshot)
-        return await self._last_good(Choice(tip), known)
+        found = next((finding for finding in prepared.findings if finding.refused), None)
+        return await self._last_good(Choice(tip, rejected=secrets.line_of(found) if found else ""), known)
 
     async def _last_good(self, choice: Choice, known: State) -> Choice:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):

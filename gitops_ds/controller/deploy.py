@@ -14,15 +14,16 @@ from dataclasses import dataclass, field, replace
 from gitops_ds import errors
 from gitops_ds.controller import apply, contents, live, state
 from gitops_ds.kinds import rollout_status
+from gitops_ds.model import guards, names
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, Drift, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import Applied, DriftCorrected, NotApplied, PassEnded, Planned, State
+from gitops_ds.model.deployment import Applied, DriftCorrected, Generation, NotApplied, PassEnded, Planned, State
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import CommitInfo
-from gitops_ds.plan import drift, guarding, ignoring, leaving, make, suspension
+from gitops_ds.plan import drift, ignoring, leaving, make, suspension
 from gitops_ds.plan.allowed import EVERYTHING, Allowed
 from gitops_ds.plan.identity import Impersonation
 from gitops_ds.plan.ignoring import Rule
@@ -169,8 +170,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     after = _remembered(ready, outcome, place)
     if after != ready.state:
         after = await _save(place, after)
-    refusals = (*made.refusals, *(refusal for _, refusal in outcome.refused))
-    ended = PassEnded(clock(), made.commit, len(outcome.written), refusals, refusals_that_fail(refusals))
+    ended = PassEnded(clock(), made.commit, len(outcome.written), (*made.refusals, *(refusal for _, refusal in outcome.refused)))
     emit(ended)
     return ended, after
 
@@ -260,7 +260,7 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
     terms = ready.writer.terms
     standing = drift.standing(made.drifted, terms.left, terms.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
-    clean = not outcome.refused and not any(refusal.guard in _FAILURES for refusal in made.refusals)
+    clean = not outcome.refused and all(guards.of(refusal.guard).good for refusal in made.refusals)
     return replace(
         old,
         repository=place.repository,
@@ -270,11 +270,26 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
         inventory=(inventory := (old.inventory | settled.keys() | _found_again(ready)) - gone),
         agents=_agents(old, settled.values(), inventory),
         digests=digests,
+        generations=_generations(ready, outcome, gone),
         revisions=_revisions(ready, gone),
         waiting=frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD),
         drift={key: left for key, left in standing.items() if key not in written},
         approved=made.approved - gone,
     )
+
+
+def _generations(ready: Draft, outcome: apply.Outcome, gone: set[Key]) -> Mapping[Key, Generation]:
+    """Of every DaemonSet that is now as the plan has it; of the others what was known."""
+    kept = [change.key for change in ready.plan.changes if change.operation is Operation.KEEP]
+    bodies = {key: ready.writer.live.objects.get(key) for key in kept}
+    bodies |= {done.change.key: done.body for done in outcome.written}
+    found = {key: one for key, one in ready.state.generations.items() if key not in gone}
+    for key, body in bodies.items():
+        metadata = (body or {}).get("metadata") or {}
+        commit = (metadata.get("annotations") or {}).get(names.COMMIT)
+        if key.kind == DAEMONSET.kind and commit and metadata.get("generation"):
+            found[key] = Generation(int(metadata["generation"]), CommitId(commit))
+    return found
 
 
 def _found_again(ready: Draft) -> frozenset[Key]:
@@ -291,15 +306,6 @@ def _agents(old: State, settled: Iterable[Change], inventory: frozenset[Key]) ->
             found.pop(change.key, None)
             found |= {change.key: change.manifest.agent} if change.manifest.agent and change.key in inventory else {}
     return found
-
-
-# Refusals that leave a commit half applied; the others are guards that do what they are there for.
-_FAILURES = frozenset(
-    (
-        *("refused", "unknown-kind", "no-namespace", "conflict", "not-allowed", "quarantined", "named-in-git", "named-twice"),
-        *("impersonation", "cross-namespace", guarding.NARROWS),
-    )
-)
 
 
 def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
@@ -344,6 +350,7 @@ async def _save(place: Place, after: State) -> State:
                 inventory=after.inventory | theirs.inventory,
                 agents={**theirs.agents, **after.agents},
                 digests={**theirs.digests, **after.digests},
+                generations={**theirs.generations, **after.generations},
                 revisions={**theirs.revisions, **after.revisions},
                 version=theirs.version,
             )
@@ -360,9 +367,4 @@ def may_pass(refusals: Sequence[Refusal]) -> bool:
 
     A namespace or a definition appears, a webhook answers again, somebody grants a right.
     """
-    return any(refusal.guard in ("refused", "conflict", "unknown-kind", "not-empty") for refusal in refusals)
-
-
-def refusals_that_fail(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
-    """Those that leave something undone which Git asks for."""
-    return tuple(refusal for refusal in refusals if refusal.guard in _FAILURES | {"owned-by-other", "waits"})
+    return any(guards.of(refusal.guard).retried for refusal in refusals)

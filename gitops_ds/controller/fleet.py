@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.controller import state
+from gitops_ds.controller import sources, state
 from gitops_ds.core import cache, health
 from gitops_ds.kinds import revisions, timestamps
 from gitops_ds.model import names
@@ -20,16 +20,22 @@ from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, Observation
 from gitops_ds.model.deployment import State
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, short, template_of
+from gitops_ds.model.objects import CommitId, Key, template_of
+from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One DaemonSet, looked at once; `history` are its own revisions, oldest first, `commits` the commit of each by number."""
+    """One DaemonSet, looked at once. `source`: the status of its owner's repository; None where no service follows one.
+
+    `stale`: why the picture of the cluster is too old to say anything about it, else empty.
+    """
 
     seen: Observation
     health: Health
     state: State
+    source: SourceStatus | None = None
+    stale: str = ""
 
     @property
     def key(self) -> Key:
@@ -73,7 +79,15 @@ async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agen
     seen = [one for key in known.keys if (one := known.observe(key, now)) is not None]
     owners = sorted({owner(one) for one in seen} - {""})
     states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
-    return tuple(Agent(one, health.judge(one), states.get(owner(one), State())) for one in seen)
+    followed = await _sources(cluster, state_namespace, now) if owners else {}
+    return tuple(Agent(one, health.judge(one), states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
+
+
+async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
+    try:
+        return await sources.known(cluster, namespace, now)
+    except (errors.Forbidden, errors.Invalid, errors.BadRequest):
+        return {}
 
 
 async def _state(cluster: Cluster, namespace: str, id: str) -> State:
@@ -88,10 +102,10 @@ def owner(seen: Observation) -> str:
     return str(((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
 
 
-def missing(key: Key, known: State, now: float) -> Agent:
+def missing(key: Key, known: State, now: float, source: SourceStatus | None = None) -> Agent:
     """An agent that was applied and is not in the cluster."""
     nothing = DaemonSet(key, "", {}, {}, ())
-    return Agent(Observation(now, nothing, ()), health.judge(None), known)
+    return Agent(Observation(now, nothing, ()), health.judge(None), known, source)
 
 
 def named(text: str) -> str:
@@ -124,20 +138,41 @@ def check_in_git(agent: Agent) -> None:
 
 
 def sync_of(agent: Agent) -> tuple[str, str]:
-    """Synced, OutOfSync, Held or Unknown, by the state of its owner; and a word about it."""
-    annotations = agent.seen.daemonset.annotations
-    commit = annotations.get(names.COMMIT, "")
-    if not commit:
+    """Synced, OutOfSync, Held, Suspended or Unknown, and the reason. Synced only where a service compares the agent with Git."""
+    annotations, source = agent.seen.daemonset.annotations, agent.source
+    if not annotations.get(names.COMMIT):
         return "Unknown", "not applied by gitops-ds"
+    if agent.stale:
+        return "Unknown", agent.stale
+    if source is None or not source.active:
+        return "Unknown", UNFOLLOWED
+    if source.condition is not Condition.SYNCED:
+        return EFFECTS[source.condition].sync, source.message
     if left := agent.state.drift.get(agent.key):
         return ("Held" if left.choice is Drift.HOLD else "OutOfSync"), left.words
     if annotations.get(names.HOLD):
         return "Held", f"held by the annotation {names.HOLD}"
-    if agent.state.last_attempted and agent.state.last_attempted != agent.state.last_good:
-        return "OutOfSync", f"commit {short(agent.state.last_attempted)} was not applied as a whole"
     if agent.key in agent.state.waiting:
         return "OutOfSync", "suspended, and something waits"
+    if changed_since(agent):
+        return "Unknown", "changed since the last comparison"
     return "Synced", ""
+
+
+UNFOLLOWED = "no running service follows its repository; `gitops-ds drift` compares"
+
+
+def changed_since(agent: Agent) -> bool:
+    """Whether its spec was written by somebody else since it was last applied or compared. The annotation stays the same then."""
+    daemonset, applied = agent.seen.daemonset, agent.state.generations.get(agent.key)
+    if applied is None or not daemonset.uid:
+        return False
+    return daemonset.generation != applied.generation and daemonset.annotations.get(names.COMMIT) == applied.commit
+
+
+def commit_of(agent: Agent) -> str:
+    """The commit that its spec comes from; empty where that is unknown, for somebody else wrote the spec since."""
+    return "" if changed_since(agent) else agent.seen.daemonset.annotations.get(names.COMMIT, "")
 
 
 def as_json(agent: Agent) -> dict[str, Any]:
@@ -155,7 +190,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "available": counts.available,
         "misscheduled": counts.misscheduled,
         "nodeSelector": dict(template.get("nodeSelector") or {}),
-        "commit": agent.seen.daemonset.annotations.get(names.COMMIT, ""),
+        "commit": commit_of(agent),
         "revision": current.number if current else None,
         "stage": "",
         "health": {"state": agent.health.state.value, "message": agent.health.message},

@@ -12,11 +12,11 @@ from gitops_ds.controller.complaints import Complaints
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.standing import Standings, Watched
 from gitops_ds.controller.statuses import Statuses
-from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import State
 from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.model.standing import AgentLine
 
 
@@ -39,11 +39,19 @@ class Observing:
     unready = ""
     standing_for = 0.0
 
-    def __init__(self, home: Home, controller: Watched, states: Callable[[], Mapping[str, State]], emit: Emit) -> None:
+    def __init__(
+        self,
+        home: Home,
+        controller: Watched,
+        states: Callable[[], Mapping[str, State]],
+        emit: Emit,
+        *,
+        sources: Callable[[], Mapping[str, SourceStatus]] = dict,
+    ) -> None:
         self._emit, self._acting = emit, asyncio.Event()
         self._acting.set()
         self._stopping = asyncio.Event()
-        self.standings = Standings(controller, states, time.time, self._tell, deadline=home.deadline)
+        self.standings = Standings(controller, states, time.time, self._tell, deadline=home.deadline, sources=sources)
         self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
         self._statuses = Statuses(home.cluster, home.namespace, self.standings, states, time.time)
 
@@ -97,7 +105,7 @@ def line(agent: Agent, standings: Standings) -> AgentLine:
         health=agent.health.state,
         sync=fleet.sync_of(agent)[0],
         suspended=daemonset.suspended,
-        commit=daemonset.annotations.get(names.COMMIT, ""),
+        commit=fleet.commit_of(agent),
         tally=agent.health.tally,
         losses=standings.losses(agent.key),
     )

@@ -24,6 +24,7 @@ from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.record import ActionFailed, Emit, Performed, Record
+from gitops_ds.model.source_status import SourceChanged, SourceStatus
 from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
@@ -87,7 +88,8 @@ class Standings:
     """All agents of one cluster as they stand now.
 
     `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after `deadline` seconds without progress
-    a rollout has failed. `emit` is told what becomes of agents. Nothing is looked at until `run` runs.
+    a rollout has failed. `sources` gives the status of each owner's repository.
+    `emit` is told what becomes of agents. Nothing is looked at until `run` runs.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Standings:
         emit: Emit = lambda _: None,
         *,
         deadline: float = DEADLINE,
+        sources: Callable[[], Mapping[str, SourceStatus]] = dict,
     ) -> None:
+        self._sources = sources
         self._controller, self._states, self._clock, self._emit, self._deadline = controller, states, clock, emit, deadline
         self._since = clock() - 1.0  # the API server's times are whole seconds
         self._memories: dict[Key, _Memory] = {}
@@ -135,7 +139,7 @@ class Standings:
     def hear(self, told: Record) -> None:
         """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let in."""
         match told:
-            case PassEnded():
+            case PassEnded() | SourceChanged():
                 ours = {agent.key for agent in self.agents() if fleet.owner(agent.seen) or not agent.seen.daemonset.uid}
                 self.wake(ours | self._applied())
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
@@ -186,9 +190,10 @@ class Standings:
         before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
         agent: Agent | None = None
         if seen is not None:
-            agent = Agent(seen, self._judged(key, before, seen), states.get(fleet.owner(seen), NOTHING))
-        elif (state := next((state for state in states.values() if key in state.inventory), None)) is not None:
-            agent = fleet.missing(key, state, self._clock())
+            owner = fleet.owner(seen)
+            agent = Agent(seen, self._judged(key, before, seen), states.get(owner, NOTHING), self._sources().get(owner))
+        elif (by := next((id for id, state in states.items() if key in state.inventory), None)) is not None:
+            agent = fleet.missing(key, states[by], self._clock(), self._sources().get(by))
         if agent is None:
             self._agents.pop(key, None)
         else:
@@ -268,5 +273,7 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
 
 def _marks(agent: Agent) -> object:
     seen, known = agent.seen, agent.state
-    remembered = known.last_good, known.last_attempted, known.revisions.get(agent.key), known.drift.get(agent.key)
-    return seen.daemonset.uid, seen.daemonset.version, seen.pods, seen.revisions, remembered
+    of_agent = known.revisions.get(agent.key), known.drift.get(agent.key), known.generations.get(agent.key)
+    remembered = known.last_good, known.last_attempted, *of_agent
+    source = (agent.source.condition, agent.source.message, agent.source.active) if agent.source else None
+    return seen.daemonset.uid, seen.daemonset.version, seen.pods, seen.revisions, remembered, source

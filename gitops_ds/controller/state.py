@@ -21,7 +21,7 @@ from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.deployment import HeldCommit, Left, State
+from gitops_ds.model.deployment import Generation, HeldCommit, Left, State
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 
 CHUNK_BYTES = 512 * 1024
@@ -123,6 +123,7 @@ def show(state: State) -> dict[str, Any]:
         },
         "drift": [[*_words(key), left.choice.value, left.since, left.words] for key, left in sorted(state.drift.items())],
         "approved": [list(_words(key)) for key in sorted(state.approved)],
+        "generations": [[*_words(key), one.generation, one.commit] for key, one in sorted(state.generations.items())],
         "waiting": [list(_words(key)) for key in sorted(state.waiting)],
     }
 
@@ -150,6 +151,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         revisions=revisions,
         drift={Key(*words): Left(Drift(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
         approved=frozenset(Key(*words) for words in told.get("approved", ())),
+        generations={Key(*words): Generation(number, commit) for *words, number, commit in told.get("generations", ())},
         waiting=frozenset(Key(*words) for words in told.get("waiting", ())),
         version=version,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.controller import choosing, contents, deploy, live, said, state
+from gitops_ds.controller import choosing, contents, deploy, live, said, sources, state
 from gitops_ds.controller.caches import Caches
 from gitops_ds.controller.choosing import Choice, Choosing, Source
 from gitops_ds.controller.claims import Claims, Member, Rank
@@ -25,11 +25,12 @@ from gitops_ds.controller.requests import Requests, pushed_commit
 from gitops_ds.controller.said import Said
 from gitops_ds.controller.supervision import Supervisor, ended
 from gitops_ds.model import spans
-from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.deployment import DriftCorrected, GitTook, PassFailed, PassTook, State, Unchanged
+from gitops_ds.model.deployment import DriftCorrected, GitTook, PassEnded, PassFailed, PassTook, State, Unchanged
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.record import Emit, Record
+from gitops_ds.model.source_status import SourceChanged, SourceStatus
 from gitops_ds.model.steering import Handled, PassedOn, Steering
 from gitops_ds.plan import approval, damping
 
@@ -70,6 +71,10 @@ class Loop:
         listed = contents.Memory(lambda: asyncio.get_running_loop().time())
         self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
+        self._saver = sources.Saver(place.cluster, (place.namespace, place.owner), timing.clock)
+        self._status = SourceStatus(place.owner, place.repository, source.branch, since=timing.clock())
+        self._ended: PassEnded | None = None
+        self._waiting: int | None = None
         self._expected: tuple[CommitId, float] | None = None
         self._pushed: str | None = None
         self._outcome, self._spent = "", False
@@ -114,6 +119,23 @@ class Loop:
         self._left = self._state or self._left
         return self._left
 
+    @property
+    def status(self) -> SourceStatus | None:
+        """How the cluster relates to the repository; None while another replica leads."""
+        return self._status if self._acting else None
+
+    def _judge(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
+        """The status after a pass. A Git server that gave no answer stays unreachable until it gives one."""
+        if error is None and self._looks.failing:
+            return
+        before, now = self._status, self._timing.clock()
+        facts = sources.Facts(self._choice, self.remembers, self._ended, self._waiting)
+        self._status = sources.after(before, facts, steering, error, now)
+        changed = self._status != replace(before, looked=self._status.looked)
+        self._saver.show(self._status, write=changed)
+        if changed:
+            self._emit(SourceChanged(now, self._status, before.condition))
+
     def _say(self, told: Record) -> None:
         """Of a commit only the leader tells; that something fails is told by each."""
         self._moved = asyncio.get_running_loop().time()
@@ -135,6 +157,7 @@ class Loop:
     def rest(self) -> None:
         """Takes no pass until `act`, and drops the one that goes on; it only keeps what one needs at hand."""
         self._acting = False
+        self._saver.rest()
         if self._going is not None:
             self._going.cancel()
 
@@ -148,6 +171,12 @@ class Loop:
         """What the commit that is kept applied wants; nothing before the first pass."""
         prepared = self._choice.prepared if self._choice else None
         return prepared.bundle.manifests if prepared else {}
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """The node pools that the file of the cluster names."""
+        prepared = self._choice.prepared if self._choice else None
+        return tuple(prepared.bundle.cluster.pools) if prepared else ()
 
     @property
     def idle(self) -> bool:
@@ -214,6 +243,7 @@ class Loop:
     async def run(self) -> None:
         """Passes, one after the other, until `stop`."""
         watching = self._supervisor.start("watch requests", self._requests.run)
+        saving = self._supervisor.start("source status", self._saver.run)
         try:
             while True:
                 await self._wish.wait()
@@ -225,7 +255,9 @@ class Loop:
                 self._busy = False
                 self.first_pass.set()
         finally:
-            await ended(watching)
+            await ended(watching, saving)
+            if self._acting:
+                await self._saver.end()
             await self._looks.close()
             await self._caches.stop()
 
@@ -271,11 +303,13 @@ class Loop:
                 steering = await self._requests.look()
                 self._hear_of(steering.pushed)
                 await self._once(steering)
+                self._judge(steering)
                 await self._answer(steering)
         except errors.NotLeading:
             self._state = None
         except errors.GitopsError as error:
             self._failed(error)
+            self._judge(steering, error)
             with contextlib.suppress(errors.ClusterError):
                 self._outcome = f"failure: {error}"
                 await self._answer(steering)
@@ -360,6 +394,7 @@ class Loop:
             raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
         if seen.asked and seen.error is None:
             self._look_again(seen.tip)
+            self._status = replace(self._status, looked=self._timing.clock())
         self._said.steered(steering)
         blocked = await self._keep_up(seen, steering)
         if error := seen.error or blocked:
@@ -410,6 +445,7 @@ class Loop:
     async def _carry_out(self, choice: Choice, known: State, steering: Steering, stir: int) -> None:
         """Plans and applies what was chosen."""
         tip, prepared, snapshot = choice.tip, choice.prepared, choice.snapshot
+        self._waiting = self._ended = None
         if prepared is None or snapshot is None:
             self._asks((), steering)
             self._settled = (tip, stir)
@@ -425,7 +461,7 @@ class Loop:
         self._said.withheld(draft.plan.refusals)
         if steering.suspended:
             self._state = await deploy.compare(self._place, draft, self._emit, self._timing.clock)
-            self._outcome = self._said.suspended(draft.plan)
+            self._outcome, self._waiting = self._said.suspended(draft.plan), len(draft.plan.writes)
             self._settled = (tip, stir)
             return
         if draft.plan.writes and await self._requests.look(anew=True) != steering:
@@ -433,6 +469,7 @@ class Loop:
             return
         with spans.span("apply", plan=draft.plan.hash):
             ended, self._state = await deploy.carry_out(self._place, draft, asked, self._hear, self._timing.clock)
+        self._ended = ended
         covered = approval.covers(steering.approved, draft.plan.hash)
         self._spent = covered and asked.approved == steering.approved and bool(ended.writes)
         self._outcome = said.outcome(tip, ended)

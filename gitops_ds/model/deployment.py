@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gitops_ds.model import guards
 from gitops_ds.model.change import Change, Drift, Drifted, Plan, Refusal
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -30,13 +31,26 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Generation:
+    """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit that it carried then.
+
+    The API server raises the generation with every change of the spec, whoever makes it:
+    https://kubernetes.io/docs/reference/using-api/api-concepts/ and apps/v1 DaemonSet's status.observedGeneration.
+    """
+
+    generation: int
+    commit: CommitId
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """All that must survive a restart and is not in Git or on the objects themselves.
 
     `inventory` names what was applied and not yet deleted, `agents` the agent of the repository that an object of it came from;
     `digests` the manifest of each as it was last applied; `revisions`, for each DaemonSet, the commit behind every revision number;
     `drift` is what somebody changed and is left so; `approved` are the objects whose deletion a person agreed to, until they are
-    gone; `waiting` those that are left as they are because they, or the whole repository, are suspended. `version` is the
+    gone; `waiting` those that are left as they are because they, or the whole repository, are suspended;
+    `generations` those of the DaemonSets that were applied. `version` is the
     resourceVersion that this was read at, empty for new.
     """
 
@@ -52,6 +66,7 @@ class State:
     drift: Mapping[Key, Left] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     waiting: frozenset[Key] = frozenset()
+    generations: Mapping[Key, Generation] = field(default_factory=dict)
     version: str = ""
 
 
@@ -136,12 +151,16 @@ class Withheld(Record):
 
 @dataclass(frozen=True, slots=True)
 class PassEnded(Record):
-    """A pass came to its end; `writes` counts what was written. `failed`: the refusals that leave a part of the commit undone."""
+    """A pass came to its end; `writes` counts what was written."""
 
     commit: CommitId | None
     writes: int
     refusals: tuple[Refusal, ...]
-    failed: tuple[Refusal, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Refusal, ...]:
+        """The refusals that leave a part of the commit undone; with one of them the commit is applied in part."""
+        return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).fails)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import deployment, leading, record, standing, steering, trust
+from gitops_ds.model import deployment, guards, leading, record, source_status, standing, steering, trust
 from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
+from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
+from gitops_ds.model.source_status import Condition
 from gitops_ds.model.standing import Loss
 from gitops_ds.report import secrets
 
@@ -163,37 +165,48 @@ def deployed(heard: Record, state: About) -> Told | None:
         case trust.VerificationFailed(message=message):
             return Told(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
         case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
-            pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNE_GUARDS]
+            pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNING]
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
-            return Told(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written") if writes else None
-        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard in _LEFT_UNDONE:
-            return Told(state, _LEFT_UNDONE[refusal.guard], refusal.message, warning=True)
+            whole = Told(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written")
+            return whole if writes and not heard.failed else None
+        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard not in PRUNING:
+            reason = guards.of(refusal.guard).reason
+            return Told(state, reason, refusal.message, warning=guards.of(refusal.guard).stuck) if reason else None
+        case source_status.SourceChanged():
+            return _source(heard, state)
         case deployment.DriftFact(object=key, drifted=drifted, words=words):
             about = About(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
             name = "" if key.is_daemonset else f"{key}: "
             return Told(about, type(heard).__name__, f"{name}{words}", warning=not isinstance(heard, deployment.DriftCorrected))
+        case deployment.PassFailed(message=message):
+            return Told(state, "PassFailed", message, warning=True)
+        case _:
+            return _steered(heard, state)
+
+
+def _steered(heard: Record, state: About) -> Told | None:
+    match heard:
         case steering.CommitHeld(commit=commit, reason=reason):
             return Told(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
         case steering.Suspended(commit=commit, changes=changes):
             return Told(state, "Suspended", f"{counted(changes, 'change')} of {(commit or '')[:12]} not applied")
         case steering.Resumed():
             return Told(state, "Resumed", "changes are written again")
-        case deployment.PassFailed(message=message):
-            return Told(state, "PassFailed", message, warning=True)
         case _:
             return None
 
 
-_LEFT_UNDONE = {
-    "refused": "NotApplied",
-    "named-in-git": "NamedTwice",
-    "named-twice": "NamedTwice",
-    "not-allowed": "NotAllowed",
-    "owned-by-other": "OwnedByOther",
-    "loses-nodes": "NotApplied",
-}
-PRUNE_GUARDS = frozenset(("empty-render", "share-of-nodes", "too-many-deletes", "in-use", "not-empty"))
+def _source(heard: source_status.SourceChanged, state: About) -> Told | None:
+    """Only what no other event reports: a commit that is applied in part, and the end of trouble."""
+    reason, message = source_status.EFFECTS[heard.status.condition].reason, heard.status.message
+    match heard.status.condition:
+        case Condition.PARTLY_APPLIED:
+            return Told(state, reason, message, warning=True)
+        case Condition.SYNCED if heard.news:
+            return Told(state, reason, message)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

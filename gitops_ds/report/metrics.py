@@ -18,9 +18,10 @@ from prometheus_client.registry import Collector
 from gitops_ds.model import deployment, leading, news, record, steering
 from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import Tally
+from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.record import Record
+from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.model.standing import AgentLine
-from gitops_ds.report.events import PRUNE_GUARDS
 
 AGENTS = 2000  # of so many at most
 PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
@@ -32,13 +33,14 @@ class Inside:
     """What is asked of the service itself at each scrape.
 
     `requests` are those to the API server by method and code, `waiting` the agents that wait for a turn, `ages` the seconds since
-    each watch was heard of, by the plural of its kind, `paused` the owners that are suspended.
+    each watch was heard of, by the plural of its kind, `sources` the status of each followed repository.
     """
 
     agents: Callable[[], Iterable[AgentLine]] = tuple
     requests: Callable[[], Mapping[tuple[str, str], int]] = dict
     waiting: Callable[[], int] = int
     ages: Callable[[], Mapping[str, float]] = dict
+    sources: Callable[[], Iterable[SourceStatus]] = tuple
 
 
 class _Standing(Collector):
@@ -63,6 +65,7 @@ class _Standing(Collector):
         for resource, age in sorted(self._inside.ages().items()):
             ages.add_metric([resource], age)
         yield ages
+        yield from _sources(self._inside.sources())
 
 
 def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
@@ -87,6 +90,22 @@ def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
     yield from (info, nodes, lost, GaugeMetricFamily("gitopsds_paused", "How many agents are suspended.", paused))
 
 
+def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
+    condition = GaugeMetricFamily(
+        *("gitopsds_source_condition", "The condition of a followed repository: 1 for the one that it has."),
+        labels=["repository", "condition"],
+    )
+    looked = GaugeMetricFamily(
+        "gitopsds_source_last_look_timestamp_seconds", "When Git last gave an answer.", labels=["repository"]
+    )
+    for status in found:
+        name = " ".join(filter(None, (status.repository, status.branch)))
+        for one in Condition:
+            condition.add_metric([name, one], one is status.condition)
+        looked.add_metric([name], status.looked)
+    yield from (condition, looked)
+
+
 def _bool(value: bool) -> str:
     return "true" if value else "false"
 
@@ -109,7 +128,9 @@ class Metrics:
         self._passes = Counter("gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made)
         self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
         self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
-        self._last = Gauge("gitopsds_git_last_success_timestamp_seconds", "When Git last was as the cluster is.", registry=made)
+        self._last = Gauge(
+            *("gitopsds_git_last_success_timestamp_seconds", "When a pass last ended well, with an answer of Git."), registry=made
+        )
         self._drift = Counter("gitopsds_drift", "Objects that somebody changed in the cluster.", ["action"], registry=made)
         self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
         self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
@@ -117,7 +138,7 @@ class Metrics:
         self._restarts = Counter(
             *("gitopsds_task_restarts", "Background tasks restarted after an internal error.", ["task"]), registry=made
         )
-        self._info = Gauge("gitopsds_commit_info", "The commit that was applied last.", ["commit"], registry=made)
+        self._info = Gauge("gitopsds_commit_info", "The commit that was last applied as a whole.", ["commit"], registry=made)
 
         self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
         self._leader.set(1)  # a service alone
@@ -129,18 +150,17 @@ class Metrics:
         self._asked(told)
         self._timed(told)
         match told:
-            case deployment.PassEnded(at=at, commit=commit, refusals=refusals):
-                self._passes.labels("success").inc()
-                self._last.set(at)
-                self._info.clear()
-                self._info.labels(commit or "").set(1)
+            case deployment.PassEnded(commit=commit, refusals=refusals):
+                self._passes.labels("partial" if told.failed else "success").inc()
+                if not told.failed:
+                    self._info.clear()
+                    self._info.labels(commit or "").set(1)
                 for refusal in refusals:
                     self._refused.labels(refusal.guard).inc()
-                for guard in {refusal.guard for refusal in refusals} & PRUNE_GUARDS:
+                for guard in {refusal.guard for refusal in refusals} & PRUNING:
                     self._pruned.labels(guard).inc()
-            case deployment.Unchanged(at=at):
+            case deployment.Unchanged():
                 self._passes.labels("unchanged").inc()
-                self._last.set(at)
             case deployment.PassFailed():
                 self._passes.labels("failure").inc()
             case deployment.Applied(change=change):
@@ -173,8 +193,10 @@ class Metrics:
 
     def _timed(self, told: Record) -> None:
         match told:
-            case deployment.PassTook(seconds=seconds):
+            case deployment.PassTook(at=at, seconds=seconds, well=well):
                 self._took.observe(seconds)
+                if well:
+                    self._last.set(at)
             case deployment.GitTook(seconds=seconds, well=well):
                 self._git.labels("success" if well else "failure").observe(seconds)
             case _:

@@ -12,16 +12,19 @@ from typing import Any
 import orjson
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, standing, trust
+from gitops_ds.model import deployment, guards, standing, trust
+from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.news import News, Topic
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
+from gitops_ds.model.source_status import Condition, SourceChanged
 from gitops_ds.report import events, secrets, words
 
+# Conditions of a repository that no other record notifies of.
+_LEFT = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
 PATIENCE = 300.0  # seconds without a good pass, before people are told of what may pass by itself
 LONGEST = 1_000  # characters of one piece of news
 LINES = 20  # of a message to a chat
-_PASSING = frozenset(("waits", "drift", "suspended"))
 
 
 @dataclass(slots=True)
@@ -70,22 +73,24 @@ def _of_repository(told: Record, repository: str) -> News | None:
     match told:
         case deployment.NewCommit(commit=commit):
             topic = Topic.COMMIT
-        case deployment.PassEnded(commit=str(commit), writes=writes) if writes:
+        case deployment.PassEnded(commit=str(commit), writes=writes) if writes and not told.failed:
             topic = Topic.APPLIED
         case deployment.CommitRejected(commit=commit, findings=findings):
             safe = "; ".join(map(secrets.line_of, findings[:3]))
             more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
             message = f"commit {(commit or '')[:12]} is not applied: {safe}{more}"
             return _news(Topic.REJECTED, told.at, message, mark="once", repository=repository, commit=commit or "")
+        case SourceChanged(status=status) if status.condition in _LEFT:
+            return _news(Topic.STUCK, told.at, status.message, repository=repository, commit=status.newest or "")
         case trust.VerificationFailed(commit=commit):
             topic = Topic.REJECTED
         case deployment.DriftDetected(object=key) | deployment.DriftContested(object=key):
             about = key if key.is_daemonset else None
             return _news(Topic.DRIFT, told.at, words.line(told) or "", repository=repository, key=about)
-        case deployment.NotApplied(refusal=refusal) if refusal.guard not in _PASSING:
+        case deployment.NotApplied(refusal=refusal) if guards.of(refusal.guard).stuck:
             return _news(Topic.STUCK, told.at, words.line(told) or "", repository=repository, key=refusal.key)
-        case deployment.Withheld(refusal=refusal) if refusal.guard not in _PASSING:
-            topic = Topic.PRUNE if refusal.guard in events.PRUNE_GUARDS else Topic.STUCK
+        case deployment.Withheld(refusal=refusal) if guards.of(refusal.guard).stuck:
+            topic = Topic.PRUNE if refusal.guard in PRUNING else Topic.STUCK
             return _news(topic, told.at, words.line(told) or "", repository=repository, key=refusal.key)
         case _:
             return None

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.kinds import timestamps
-from gitops_ds.model import deployment, leading, news, record, standing, steering, trust
+from gitops_ds.model import deployment, guards, leading, news, record, standing, steering, trust
 from gitops_ds.model.change import Drift
 from gitops_ds.model.decision import Action, Health, HealthState
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
+from gitops_ds.model.source_status import EFFECTS, SourceChanged
 from gitops_ds.report import events, secrets
 
 
@@ -43,6 +44,8 @@ def _said(told: Record) -> str | None:
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
+        case SourceChanged(status=status, before=before) if told.news:
+            return f"repository {status.repository}: {status.condition} (was {before}): {status.message}"
         case news.NotTold(receiver=receiver, message=message, lost=lost):
             return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")
         case standing.Standing(daemonset=daemonset):
@@ -122,10 +125,11 @@ def _deployed(told: Record) -> str | None:
             return f"not applied: {refusal.message}"
         case deployment.PassFailed(message=message, retry_in=retry_in):
             return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
-        case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes:
+        case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes or failed:
             what = "the state of the templates" if template_of(commit or "") else f"commit {short(commit)}"
-            whole = f", {len(failed)} refused: not as a whole" if failed else ""
-            return f"{what} is applied: {writes} written{whole}"
+            if failed:
+                return f"{what} is applied in part: {writes} written, {len(failed)} not: {failed[0].message}"
+            return f"{what} is applied: {writes} written"
         case _:
             return None
 
@@ -145,36 +149,51 @@ def _drift(told: deployment.DriftFact) -> str:
 
 
 LEVELS = ("debug", "info", "warning", "error")
+_ERRORS = (trust.VerificationFailed, deployment.CommitRejected, standing.RolloutFailed, record.TaskRestarted)
+_WARNINGS = (
+    *(deployment.PassFailed, deployment.NotApplied, deployment.DriftDetected, deployment.DriftContested),
+    *(record.WatchFailed, record.ActionFailed, record.StatusFailed, record.JournalFailed, record.Differed),
+    *(news.NotTold, leading.LeaseFailed, leading.LeaderLost, standing.CoverageLost),
+    *(steering.CommitHeld, steering.Suspended),
+)
+_GOOD = (
+    *(deployment.Applied, deployment.PassEnded, deployment.DriftCorrected, record.JournalMended, standing.RolloutCompleted),
+    *(steering.Resumed, trust.SourceVerified),
+)
 
 
 def level(told: Record) -> str:
-    """How much a fact matters: an error needs somebody, a warning may, and what only programs want to know is debug."""
+    """The severity of a record: error needs a person, warning may, info is for people, debug for programs only."""
     match told:
-        case deployment.PassFailed(retry_in=None) | trust.VerificationFailed() | deployment.CommitRejected():
+        case deployment.PassFailed(retry_in=None):
             return "error"
-        case (
-            deployment.PassFailed() | deployment.NotApplied() | deployment.Withheld() | record.WatchFailed() | record.ActionFailed()
-        ):
-            return "warning"
-        case (
-            news.NotTold()
-            | record.StatusFailed()
-            | record.JournalFailed()
-            | record.Differed()
-            | leading.LeaseFailed()
-            | leading.LeaderLost()
-        ):
-            return "warning"
-        case standing.RolloutFailed() | record.TaskRestarted():
-            return "error"
-        case standing.CoverageLost():
+        case deployment.PassEnded(failed=failed) if any(guards.of(refusal.guard).stuck for refusal in failed):
             return "warning"
         case standing.HealthChanged(before=None, health=Health(state=HealthState.HEALTHY)):
             return "debug"  # a first look at an agent that is well is no news
+        case deployment.Withheld(refusal=refusal):
+            return "warning" if guards.of(refusal.guard).stuck else "info"
+        case SourceChanged(status=status):
+            return EFFECTS[status.condition].level
         case standing.HealthChanged(health=health):
-            return "warning" if health.state in (HealthState.DEGRADED, HealthState.MISSING) else "info"
+            return _OF_HEALTH.get(health.state, "info")
+        case _ if isinstance(told, _ERRORS):
+            return "error"
+        case _ if isinstance(told, _WARNINGS):
+            return "warning"
         case _:
             return "info" if line(told) else "debug"
+
+
+_OF_HEALTH = {HealthState.DEGRADED: "warning", HealthState.MISSING: "warning"}
+_TONES = {"error": "bad", "warning": "warn"}
+
+
+def tone(told: Record) -> str:
+    """The colour of a record on the page, by its level: bad, warn, good or plain."""
+    if isinstance(told, SourceChanged):
+        return EFFECTS[told.status.condition].tone
+    return _TONES.get(level(told)) or ("good" if isinstance(told, _GOOD) else "plain")
 
 
 def matters(told: Record, least: str) -> bool:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from gitops_ds.errors import SettingsError
+
+
+class Readiness(StrEnum):
+    """When /readyz answers 200: after the first pass, or only while the newest commit of each repository is applied."""
+
+    STARTED = "started"
+    SYNCED = "synced"
 
 
 @dataclass(frozen=True, slots=True)

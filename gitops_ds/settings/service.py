@@ -18,7 +18,7 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.journal import files
 from gitops_ds.settings import applying, durations, election, listening, notify, repository, templates, webhook
 from gitops_ds.settings.election import ElectionSettings
-from gitops_ds.settings.listening import PageSettings
+from gitops_ds.settings.listening import PageSettings, Readiness
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.webhook import WebhookSettings
@@ -73,6 +73,7 @@ class Service:
     listen: str = ""
     listen_probes: str = ""
     page: PageSettings = field(default_factory=PageSettings)
+    readiness: Readiness = Readiness.STARTED
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
     journal: JournalSettings = JournalSettings()
     progress_deadline: float = 600.0
@@ -141,6 +142,7 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         listen=(told.get("listen") or {}).get("address") or "",
         listen_probes=(told.get("listen") or {}).get("probes") or "",
         page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
+        readiness=Readiness((told.get("listen") or {}).get("readiness") or Readiness.STARTED),
         webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
         journal=_journal(told.get("journal") or {}),
         progress_deadline=durations.seconds((told.get("health") or {}).get("progressDeadline", 600.0)),

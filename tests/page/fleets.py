@@ -16,6 +16,7 @@ from gitops_ds.model.bundle import Pool
 from gitops_ds.model.deployment import HeldCommit, State
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.web.page.view import Event
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
@@ -33,6 +34,7 @@ class Show:
     happened: list[Event] = field(default_factory=list)
     infos: dict[str, CommitInfo] = field(default_factory=dict)
     version: int = 1
+    followed: list[SourceStatus] = field(default_factory=list)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def agents(self) -> Sequence[Agent]:
@@ -43,6 +45,9 @@ class Show:
 
     def pools(self) -> Sequence[Pool]:
         return ()
+
+    def sources(self) -> Sequence[SourceStatus]:
+        return tuple(self.followed)
 
     def events(self) -> Sequence[Event]:
         return tuple(self.happened)

@@ -206,7 +206,7 @@ def test_a_pass_that_leaves_something_undone_says_so() -> None:
         [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]
         assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
         assert said.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
-        assert "1 refused: not as a whole" in (words.line(ended) or "")
+        assert "is applied in part: 1 written, 1 not: " in (words.line(ended) or "")
 
     play(scene)
 

@@ -85,7 +85,8 @@ def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> Non
         scene.client.count.reset()
         for _ in range(12):
             await scene.settle()
-        assert scene.client.count.writes == 0
+        heartbeats = scene.client.count.by["apply", "configmaps"]
+        assert scene.client.count.writes == heartbeats <= 2
 
     play(script)
 

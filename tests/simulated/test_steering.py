@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.controller import requests, state
+from gitops_ds.controller import requests, sources, state
 from gitops_ds.controller.deploy import Asked
 from gitops_ds.model import deployment, names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
@@ -68,7 +68,9 @@ def test_a_request_is_taken_within_a_second_and_costs_nothing_afterwards() -> No
         before, looks = scene.client.count.total, scene.history.looks
         await asyncio.sleep(3000)
         assert scene.history.looks == looks
-        assert scene.client.count.total - scene.client.count.of("watch") <= before
+        heartbeats = scene.client.count.by["apply", "configmaps"]
+        assert heartbeats <= 3000 / sources.HEARTBEAT + 3
+        assert scene.client.count.total - scene.client.count.of("watch") - heartbeats <= before
 
     play(script)
 

@@ -15,6 +15,7 @@ from gitops_ds.model.daemonset import Counts, OnDelete, RollingUpdate, Share, St
 from gitops_ds.model.decision import Blame, Health, HealthState
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, short, show_path
+from gitops_ds.model.source_status import EFFECTS, SourceStatus
 from gitops_ds.plan import fields, redact
 from gitops_ds.report import secrets
 from gitops_ds.web.page import fleetmap, sides, words
@@ -71,7 +72,7 @@ def row(agent: Agent, cluster: str) -> Row:
     by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
     bar = (("good", max(0, agent.counts.desired - sum(by.values()))), *((fill, by[fill]) for fill in ("old", "way", "warn", "bad")))
     current = agent.current
-    commit = agent.seen.daemonset.annotations.get(names.COMMIT, "")
+    commit = fleet.commit_of(agent)
     named = agent.state.cluster or cluster
     return Row(agent.key, agent.health, sync, word, agent.counts, commit, current.number if current else 0, bar, named)
 
@@ -111,8 +112,30 @@ def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
         clusters.setdefault(one.cluster, []).append(one)
     counts = [(state, states[state]) for state in _URGENCY]
     told: dict[str, Any] = {"query": query, "only": only, "sort": sort, "down": down, "total": len(everything)}
+    told["sources"] = [source(status) for status in view.sources()]
     told["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
     return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One followed repository."""
+
+    condition: str
+    tone: str
+    repository: str
+    branch: str
+    message: str
+    newest: str
+    applied: str
+    since: float
+
+
+def source(status: SourceStatus) -> Source:
+    """The repository as its line shows it."""
+    message, tone = secrets.shapes_hidden(status.message), EFFECTS[status.condition].tone
+    commits = status.newest or "", status.applied or ""
+    return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since)
 
 
 def _meets(one: Row, query: str) -> bool:
@@ -132,6 +155,7 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "map": drawn,
         "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of {one.counts.desired} nodes up to date",
         "steering": steering(found),
+        "sources": [shown] if found.source and (shown := source(found.source)).tone in ("bad", "warn") else [],
         "strategy": _strategy(found.seen.daemonset.strategy),
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gitops_ds.model import deployment, record
+from gitops_ds.model import record
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
 from gitops_ds.report import secrets, words
 from gitops_ds.web.page.view import Event
 
 KEPT = 500
-_BAD = (
-    deployment.CommitRejected,
-    deployment.PassFailed,
-    record.ActionFailed,
-    record.StatusFailed,
-    record.WatchFailed,
-    record.TaskRestarted,
-    record.JournalFailed,
-)
-_WARN = (deployment.NotApplied, record.Differed)
-_GOOD = (deployment.Applied, deployment.PassEnded, record.JournalMended)
 
 
 class Happened:
@@ -40,18 +29,9 @@ class Happened:
             return
         key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
         commit = str(getattr(told, "commit", None) or "")
-        self._events.appendleft(Event(told.at, type(told).__name__, secrets.shapes_hidden(text), tone(told), key, commit))
+        self._events.appendleft(Event(told.at, type(told).__name__, secrets.shapes_hidden(text), words.tone(told), key, commit))
         self._told()
 
     def events(self) -> Sequence[Event]:
         """The lines, newest first."""
         return tuple(self._events)
-
-
-def tone(told: Record) -> str:
-    """Whether a record is good, bad, a warning, or neither."""
-    if isinstance(told, _BAD):
-        return "bad"
-    if isinstance(told, _WARN):
-        return "warn"
-    return "good" if isinstance(told, _GOOD) else "plain"

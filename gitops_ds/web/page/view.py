@@ -10,6 +10,7 @@ from gitops_ds.controller.fleet import Agent
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_status import SourceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class View(Protocol):
 
     def pools(self) -> Sequence[Pool]:
         """The pools that the cluster's file names."""
+
+    def sources(self) -> Sequence[SourceStatus]:
+        """The status of each followed repository."""
 
     def events(self) -> Sequence[Event]:
         """What happened, newest first."""

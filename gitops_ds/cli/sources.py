@@ -1,0 +1,61 @@
+"""`gitops-ds sources`: the repositories that services of a cluster follow, and whether their newest commit is applied."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import options, table
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.model.source_status import SourceStatus
+
+HEAD = ["NAME", "REPOSITORY", "BRANCH", "NEWEST", "APPLIED", "CONDITION", "LOOKED"]
+WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]
+
+
+@click.command()
+@options.connection
+@options.output("text", "wide", "json", "yaml", "name")
+@options.common
+def sources(**given: Any) -> int:
+    """The followed repositories: newest commit, applied commit, condition, last look."""
+    return options.run(_sources(given))
+
+
+async def _sources(given: dict[str, Any]) -> int:
+    from gitops_ds.app import clusters, followed
+    from gitops_ds.model import names
+
+    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    now = time.time()
+    async with clusters.opened(connection) as cluster:
+        found = await followed.look(cluster, connection.state_namespace, now)
+    if given["output"] in ("json", "yaml"):
+        items = [followed.as_json(status) for status in found]
+        document = {"apiVersion": names.API_VERSION, "kind": "SourceStatusList", "items": items}
+        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+    elif given["output"] == "name":
+        click.echo("".join(f"source/{status.id}\n" for status in found), nl=False)
+    elif not found:
+        click.echo(f"No sources found in namespace {connection.state_namespace}.")
+    else:
+        click.echo(_table(found, now, wide=given["output"] == "wide"), nl=False)
+    return 0
+
+
+def _table(found: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
+    from gitops_ds.kinds import timestamps
+    from gitops_ds.model.objects import short
+
+    def row(one: SourceStatus) -> list[str]:
+        looked = f"{timestamps.elapsed(now - one.looked)} ago" if one.looked else ""
+        cells = [one.id, one.repository, one.branch, short(one.newest), short(one.applied), one.condition.value, looked]
+        service = "running" if one.active else "none"
+        return cells + ([",".join(one.held), str(one.suspended).lower(), service, one.message] if wide else [])
+
+    text = table.columns([*HEAD, *WIDE] if wide else HEAD, map(row, found))
+    trouble = [f"{one.id}: {one.message}\n" for one in found if one.message and not wide and one.condition.value != "Synced"]
+    return text + ("\n" + "".join(trouble) if trouble else "")

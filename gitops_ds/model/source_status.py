@@ -1,0 +1,96 @@
+"""What is known of a followed repository: its newest commit, the applied one, and one condition that says how they relate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.record import Record
+
+
+class Condition(StrEnum):
+    """How the cluster relates to the newest commit of a repository."""
+
+    SYNCED = "Synced"
+    UNKNOWN = "Unknown"
+    PROGRESSING = "Progressing"
+    UNREACHABLE = "Unreachable"
+    FAILED = "Failed"
+    REJECTED = "Rejected"
+    UNVERIFIED = "Unverified"
+    REWOUND = "Rewound"
+    PARTLY_APPLIED = "PartlyApplied"
+    HELD = "Held"
+    SUSPENDED = "Suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """The status of one repository on one cluster. Times are in seconds since 1970.
+
+    `id` is the owner's id. `newest` is the newest commit of the branch that was seen, `applied` the last one that was applied as a
+    whole. `since`: the start of the condition. `looked`: the last answer of Git, 0 for none. `written`: when this was saved.
+    `active`: a service follows the repository; False after it has ended.
+    """
+
+    id: str = ""
+    repository: str = ""
+    branch: str = ""
+    condition: Condition = Condition.UNKNOWN
+    message: str = ""
+    newest: CommitId | None = None
+    applied: CommitId | None = None
+    held: tuple[str, ...] = ()
+    suspended: bool = False
+    since: float = 0.0
+    looked: float = 0.0
+    written: float = 0.0
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChanged(Record):
+    """The status of a repository is another one; `before` is the condition that it had."""
+
+    status: SourceStatus
+    before: Condition
+
+    @property
+    def news(self) -> bool:
+        """Whether people should read it: trouble, and the end of trouble."""
+        return not {self.status.condition, self.before} <= _QUIET
+
+
+_QUIET = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a condition means wherever it is shown.
+
+    `sync` is the SYNC of the repository's agents. `tone` is that of the page: good, warn, bad or plain. `level` is the log's.
+    `reason` is that of the Kubernetes event. `ready`: whether /readyz with `listen.readiness: synced` answers 200.
+    """
+
+    sync: str
+    tone: str
+    level: str
+    reason: str
+    ready: bool = False
+
+
+EFFECTS: Mapping[Condition, Effect] = {
+    Condition.SYNCED: Effect("Synced", "good", "info", "Synced", ready=True),
+    Condition.UNKNOWN: Effect("Unknown", "plain", "info", ""),
+    Condition.PROGRESSING: Effect("OutOfSync", "plain", "info", ""),
+    Condition.UNREACHABLE: Effect("Unknown", "bad", "warning", "PassFailed"),
+    Condition.FAILED: Effect("Unknown", "bad", "warning", "PassFailed"),
+    Condition.REJECTED: Effect("OutOfSync", "bad", "error", "CommitRejected"),
+    Condition.UNVERIFIED: Effect("OutOfSync", "bad", "error", "VerificationFailed"),
+    Condition.REWOUND: Effect("OutOfSync", "bad", "error", "PassFailed"),
+    Condition.PARTLY_APPLIED: Effect("OutOfSync", "bad", "warning", "PartlyApplied"),
+    Condition.HELD: Effect("Held", "warn", "warning", "CommitHeld", ready=True),
+    Condition.SUSPENDED: Effect("Suspended", "warn", "warning", "Suspended", ready=True),
+}
