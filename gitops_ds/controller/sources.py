@@ -132,7 +132,7 @@ class Saver:
 
     async def end(self) -> None:
         """Says that the repository is followed no longer, as far as that can be said quickly."""
-        if self._status is None or not self._status.written:
+        if self._status is None:
             return
         self._status = replace(self._status, active=False)
         with contextlib.suppress(errors.GitopsError, TimeoutError):

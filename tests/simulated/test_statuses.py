@@ -22,7 +22,8 @@ from gitops_ds.kinds import documents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployment import PassEnded, State
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
+from gitops_ds.model.source_status import Condition, SourceStatus
 from tests.simulated.stand import KEY, Stand, daemonset, play, stand
 
 DEFINITION = Path("deploy/crd/agentstatuses.yaml")
@@ -63,6 +64,15 @@ class Scene:
         return dict(body["status"]) if self.kind == AGENT_STATUS else dict(json.loads(body["data"]["status.json"]))
 
 
+def followed(states: dict[str, State]) -> dict[str, SourceStatus]:
+    def one(id: str, known: State) -> SourceStatus:
+        whole = known.last_good == known.last_attempted
+        condition = Condition.SYNCED if whole else Condition.PARTLY_APPLIED
+        return SourceStatus(id, condition=condition, message=f"commit {short(known.last_attempted)} is applied in part")
+
+    return {id: one(id, known) for id, known in states.items()}
+
+
 @contextlib.asynccontextmanager
 async def scene(kind: Resource, faults: requests.Faults = requests.none) -> AsyncIterator[Scene]:
     body = daemonset()
@@ -76,7 +86,7 @@ async def scene(kind: Resource, faults: requests.Faults = requests.none) -> Asyn
         controller = there.begin()
         await controller.synced.wait()
         states: dict[str, State] = {}
-        standings = Standings(controller, lambda: states, virtual_time.clock())
+        standings = Standings(controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states))
         made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), standings)
         made.tasks.append(asyncio.create_task(standings.run()))
         made.begin()

@@ -1,0 +1,142 @@
+"""A followed repository has one condition, and every place that shows it agrees: SYNC, page, events, metrics, news."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gitops_ds.app import followed
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller import fleet, sources
+from gitops_ds.model import guards
+from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.model.source_status import EFFECTS, Condition, SourceChanged
+from gitops_ds.report import events, metrics, news, words
+from gitops_ds.report.events import About
+from tests.simulated.test_deployer_loop import AGENT, Scene, edit, play
+from tests.simulated.test_steering import annotate
+
+STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
+ELSEWHERE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
+
+
+async def rejected(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+
+
+async def away(scene: Scene) -> None:
+    scene.history.unreachable = True
+
+
+async def held(scene: Scene) -> None:
+    await annotate(scene, hold=scene.history.push(AGENT.format(tag="2")))
+
+
+async def suspended(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2"))
+    await annotate(scene, suspend="true")
+
+
+async def in_part(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2") + "---\n" + ELSEWHERE)
+
+
+TROUBLES = {
+    Condition.REJECTED: rejected,
+    Condition.UNREACHABLE: away,
+    Condition.HELD: held,
+    Condition.SUSPENDED: suspended,
+    Condition.PARTLY_APPLIED: in_part,
+}
+
+
+async def sync(scene: Scene) -> tuple[str, str]:
+    [agent] = await fleet.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    return fleet.sync_of(agent)
+
+
+@pytest.mark.parametrize("condition", TROUBLES, ids=str)
+def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        assert await sync(scene) == ("Synced", "")
+        await TROUBLES[condition](scene)
+        await scene.settle()
+        await asyncio.sleep(10)
+        effect = EFFECTS[condition]
+        state, why = await sync(scene)
+        assert (state, bool(why)) == (effect.sync, True)
+        [shown] = await followed.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.applied, shown.message) == (condition, scene.history.id(0), why)
+        assert scene.loop.status is not None
+        assert scene.loop.status.condition is condition
+        last = scene.told(SourceChanged)[-1]
+        assert isinstance(last, SourceChanged)
+        assert (words.level(last), words.tone(last)) == (effect.level, effect.tone)
+        reasons = {told.reason for heard in scene.heard if (told := events.deployed(heard, STATE)) is not None}
+        assert effect.reason in reasons
+        counted = metrics.Metrics(metrics.Inside(sources=lambda: [shown]))
+        for heard in scene.heard:
+            counted.hear(heard)
+        text = counted.text().decode()
+        assert f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0' in text
+        assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, "only what was applied as a whole"
+        assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
+
+    play(script)
+
+
+@pytest.mark.parametrize("condition", [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED])
+def test_people_are_notified_of_it(condition: Condition) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await TROUBLES[condition](scene)
+        for _ in range(30):
+            await scene.settle()
+        fold = news.Fold()
+        told = [piece for heard in scene.heard if (piece := fold.hear(heard, "fleet")) is not None]
+        assert [piece for piece in told if piece.loud]
+        applied = [piece.commit for piece in told if piece.topic == "applied"]
+        assert set(applied) <= {scene.history.id(0)}
+
+    play(script)
+
+
+def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        scene.loop.stop()
+        await asyncio.sleep(10)
+        assert await sync(scene) == ("Unknown", fleet.UNFOLLOWED)
+        [agent] = await fleet.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert fleet.commit_of(agent) == scene.history.id(0)
+        await edit(scene, "3")
+        [agent] = await fleet.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert fleet.commit_of(agent) == ""
+
+    play(script)
+
+
+def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(sources.HEARTBEAT * 4)
+        assert (await sync(scene))[0] == "Synced", "a heartbeat keeps it current"
+        body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", sources.config_map_name("test"))
+        now = virtual_time.clock()()
+        found = await sources.known(scene.cluster, "gitops-ds", now + sources.FRESH + sources.HEARTBEAT)
+        assert not found["test"].active
+        assert body["data"]["condition"] == "Synced"
+
+    play(script)
+
+
+def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:
+    assert set(EFFECTS) == set(Condition)
+    assert {effect.tone for effect in EFFECTS.values()} <= {"good", "warn", "bad", "plain"}
+    assert {effect.level for effect in EFFECTS.values()} <= set(words.LEVELS)
+    undone = {"conflict", "unknown-kind", "no-namespace", "quarantined", "impersonation", "cross-namespace"}
+    assert all(guards.GUARDS[name].reason and guards.GUARDS[name].fails for name in undone)
