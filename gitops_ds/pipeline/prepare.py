@@ -65,7 +65,11 @@ def prepare(
         bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
     ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
     census = pools.census(bundle.cluster, live) if live is not None else None
-    fleet = Fleet(bundle.manifests, census, bundle.expected, ignored)
+    objects = live.objects if live else {}
+    priorities = {
+        key.name: body for key, body in objects.items() if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
+    }
+    fleet = Fleet(bundle.manifests, census, bundle.expected, ignored, priorities)
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
     told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):

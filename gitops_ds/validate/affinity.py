@@ -13,10 +13,12 @@ from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.validate import naming, pod_fields, scheduling_rules
-from gitops_ds.validate.rule import Told, of_daemonsets, pod_specs, section
+from gitops_ds.validate.rule import POD, Told, of_daemonsets, pod_specs, section
 
 Spec = Mapping[str, Any]
 
+_NAME: Final = "metadata.name"
+_BY_FIELD: Final = "write it under matchFields of nodeAffinity, or use the label kubernetes.io/hostname"
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
@@ -97,6 +99,23 @@ def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:
             yield (*at, "values"), f"operator {operator} takes no values: remove them, or write In or NotIn"
         case "Gt" | "Lt" if count != 1:
             yield at, f"operator {operator} takes one value, not {count}"
+
+
+@of_daemonsets
+def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
+    for key in section(pod.get("nodeSelector")):
+        if key == _NAME:
+            yield (*POD, "nodeSelector", key), "nodeSelector knows labels, and metadata.name is none: no node has it; " + _BY_FIELD
+    if not pod.get("affinity"):
+        return
+    for way, term in scheduling_rules.required_terms(pod):
+        for index, one in enumerate(term.get("matchExpressions") or ()):
+            if section(one).get("key") == _NAME:
+                yield (
+                    (*way, "matchExpressions", index, "key"),
+                    "matchExpressions knows labels, and metadata.name is none; " + _BY_FIELD,
+                )
 
 
 @of_daemonsets

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gitops_ds.validate import changes, custom, fleet, promotion, reading, repository_rules, rules, suppressions
-from gitops_ds.validate.rule import Rule
+from gitops_ds.validate.rule import Rule, softened
 from gitops_ds.validate.sides import ChangeRule, ReachRule
 from gitops_ds.validate.whole import FleetRule
 
@@ -16,12 +16,15 @@ _HEAD = """# Rules
 
 `gitops-ds check --explain DS202` prints a rule's page: why, what is wrong, what is right, and who says so. A finding of a rule that
 is *refused* keeps a commit from being deployed: it can't be rendered as it is meant, or the API server, or the creation of every
-pod, would refuse it. *Advice* never does; it is an error only for agents with a class, or with `profile: strict`.
+pod, would refuse it. *Advice* never does. The severity is what is printed; much advice is an error for agents with a class, or with
+`profile: strict`.
 
 `rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single
 findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 
-| rule | finds where not so | kind | severity | on |
+The table says what has to hold; a finding says where it does not.
+
+| rule | what has to hold | kind | severity | on |
 |---|---|---|---|---|
 """
 
@@ -71,6 +74,13 @@ def _row(rule: Row) -> str:
             kind = "refused"
         case _:
             kind = "advice"
+    return f"| {page} | {rule.summary} | {kind} | {_severity(rule, kind)} | {'yes' if rule.on else 'no'} |\n"
+
+
+def _severity(rule: Row, kind: str) -> str:
+    """As it is printed: without a class and a strict profile first, then where another severity is printed."""
+    fixed = kind == "refused" or (isinstance(rule, Rule | FleetRule) and rule.certain)
+    printed = rule.severity if fixed else softened(rule.severity, "", "")
     classes = rule.classes if isinstance(rule, Rule | FleetRule) else {}
-    severity = ", ".join((rule.severity, *(f"{name}: {other}" for name, other in sorted(classes.items()))))
-    return f"| {page} | {rule.summary} | {kind} | {severity} | {'yes' if rule.on else 'no'} |\n"
+    strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)
+    return "; ".join((printed, *strict, *(f"{name}: {other}" for name, other in sorted(classes.items()))))

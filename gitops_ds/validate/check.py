@@ -114,7 +114,7 @@ def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding], files:
         for key, path, message, *more in told:
             manifest = bundle.manifests[key]
             kind = class_of(manifest.body)
-            severity = softened(rule.classes.get(kind, rule.severity), kind, bundle.profile)
+            severity = rule.severity_for(kind, bundle.profile)
             fix, other = _more(more, bundle.manifests, files)
             yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix, other=other)
 

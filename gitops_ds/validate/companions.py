@@ -8,7 +8,7 @@ from typing import Any, Final
 from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.validate.rule import at, pod_path, section
+from gitops_ds.validate.rule import POD, at, pod_path, section, template
 from gitops_ds.validate.whole import Fleet, FleetTold, pod_labels
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
@@ -67,6 +67,47 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[FleetTold]
 
 def _effect(kind: tuple[str, str]) -> str:
     return "it has no effect" if kind[1] in ("PodDisruptionBudget", "NetworkPolicy") else "it finds nothing to talk to"
+
+
+_SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
+
+
+def own_namespace(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS017: an agent is alone in its namespace, and that is none of Kubernetes' own."""
+    first: dict[str, Manifest] = {}
+    for manifest in fleet.daemonsets:
+        namespace = manifest.key.namespace
+        one = first.setdefault(namespace, manifest)
+        if namespace in _SHARED:
+            yield manifest.key, ("metadata", "namespace"), f"{namespace} is Kubernetes' own: give the agent a namespace of its own"
+        elif one is not manifest and not (one.agent and one.agent == manifest.agent):
+            message = f"{one.key} is in the namespace {namespace} as well: what may do something there may do it to both"
+            yield manifest.key, ("metadata", "namespace"), message, one.key
+
+
+def monitored(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus' example configuration."""
+    bodies = [(one.key, one.body) for one in fleet.manifests.values()]
+    monitors = [(key, section(body.get("spec"))) for key, body in bodies if key.group == "monitoring.coreos.com"]
+    for manifest in fleet.daemonsets:
+        pods = pod_labels(manifest)
+        annotations = section(section(template(manifest.body).get("metadata")).get("annotations"))
+        services = [
+            body
+            for key, body in bodies
+            if (key.group, key.kind, key.namespace) == ("", "Service", manifest.key.namespace)
+            and (selector := _selector(body, ("spec", "selector"), plain=True))
+            and requirements.all_match(selector, pods)
+        ]
+        found = [
+            key
+            for key, spec in monitors
+            for labels in ([pods] if key.kind == "PodMonitor" else [_labels(service) for service in services])
+            if requirements.all_match(requirements.of_label_selector(section(spec.get("selector"))), labels)
+        ]
+        if str(annotations.get("prometheus.io/scrape")).lower() != "true" and not found:
+            message = "nothing here collects its metrics: no PodMonitor, no ServiceMonitor, no prometheus.io/scrape"
+            yield manifest.key, POD, message
 
 
 def budgets_for_others(fleet: Fleet) -> Iterator[FleetTold]:

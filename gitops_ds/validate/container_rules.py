@@ -7,6 +7,7 @@ https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-pro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -171,6 +172,24 @@ def timeouts_within_periods(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                 path = (*way, name, "timeoutSeconds")
                 message = f"a probe may take {timeout} s and comes every {period} s: give it less time than that"
                 yield path, message, Fix("wait no longer than the period", (Mend(path, period),))
+
+
+# A loop of a shell around a sleep of minutes: `while true; do collect; sleep 3600; done`.
+_LOOP: Final = re.compile(r"\b(?:while|until)\b.*\bsleep\s+(?:\d{3,}|\d+(?:\.\d+)?[mhd]\b)", re.DOTALL)
+
+
+def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS319: work that comes at times is a CronJob's, or a timer's of the node."""
+    if body.get("kind") != "DaemonSet":
+        return
+    for way, container in _running(body):
+        for field in ("command", "args"):
+            if _LOOP.search(" ".join(map(str, items(container.get(field))))):
+                message = (
+                    "a loop around a sleep keeps a pod on every node for work that comes at times: a CronJob where any node"
+                    " will do, a timer of the node's operating system where each must"
+                )
+                yield (*way, field), message
 
 
 def used_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:

@@ -9,9 +9,8 @@ from gitops_ds.kinds import requirements
 from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Key, Path
-from gitops_ds.validate import companions, node_rules, pod_security, references, room, sharing, words
+from gitops_ds.validate import companions, node_rules, pod_security, priorities, references, room, sharing, words
 from gitops_ds.validate.rule import POD, items, section
-from gitops_ds.validate.scheduling_rules import SYSTEM_PRIORITIES
 from gitops_ds.validate.whole import Fleet, FleetRule, FleetTold, pod_labels, pod_spec
 
 _CONTROLLERS = frozenset((("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
@@ -43,24 +42,6 @@ def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> 
     return not siblings and requirements.all_match(selector, pod_labels(other))
 
 
-def known_priority(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
-    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is taken.
-
-    Names that begin with `system-` are Kubernetes' own; others are only told where the repository has such classes at all, for else
-    they are made elsewhere.
-    """
-    own = {key.name for key in fleet.manifests if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")}
-    for manifest in fleet.daemonsets:
-        name = str(pod_spec(manifest).get("priorityClassName") or "")
-        if not name or name in own or name in SYSTEM_PRIORITIES or not (own or name.startswith("system-")):
-            continue
-        known = sorted(SYSTEM_PRIORITIES if name.startswith("system-") else own)
-        whose = "Kubernetes has" if name.startswith("system-") else "the repository has"
-        hint = words.did_you_mean(name, known) or f": {whose} {words.one_of(known)}"
-        message = f"there is no PriorityClass {name} here{hint}; where it is missing no pod can be made"
-        yield manifest.key, ("spec", "template", "spec", "priorityClassName"), message
-
-
 def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
     """DS416: what pods need is in the repository."""
     for manifest in fleet.daemonsets:
@@ -69,6 +50,22 @@ def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
             if not there and (kind, name) not in references.ALWAYS_THERE:
                 message = f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is missing no pod starts"
                 yield manifest.key, (*POD, *path), message
+
+
+def known_keys(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the repository has that.
+
+    One without any key is filled by others (an injected bundle of authorities), so nothing is known of its keys.
+    """
+    for manifest in fleet.daemonsets:
+        for path, kind, name, wanted in references.keys(pod_spec(manifest)):
+            key = Key("", kind, manifest.key.namespace, name)
+            there = fleet.manifests.get(key)
+            body = there.body if there else {}
+            known = {one for field in ("data", "binaryData", "stringData") for one in section(body.get(field))}
+            if known and wanted not in known:
+                hint = words.did_you_mean(wanted, known) or f": it has {words.one_of(sorted(known))}"
+                yield manifest.key, (*POD, *path), f"{kind} {name} has no key {wanted}{hint}; no pod starts without it", key
 
 
 def shared_claims(fleet: Fleet) -> Iterator[FleetTold]:
@@ -100,15 +97,19 @@ _NETWORK: Final = {"cni": Severity.ERROR, "csi": Severity.ERROR, "dns": Severity
 _INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 RULES: Final = (
+    FleetRule("DS017", _INFO, "an agent has a namespace of its own", companions.own_namespace, on=False),
     FleetRule("DS104", _ERROR, "no controller selects the pods of another", selectors_apart),
     FleetRule("DS106", _WARNING, "what belongs to an agent finds its pods", companions.companions_match, on=False),
     FleetRule("DS107", _INFO, "no disruption budget for agents", companions.budgets_for_others, on=False),
+    FleetRule("DS108", _INFO, "something collects the metrics of an agent", companions.monitored, on=False),
     FleetRule("DS205", _WARNING, "only a part of the nodes is updated at once", node_rules.few_of_its_nodes, classes=_NETWORK),
     FleetRule("DS206", _WARNING, "a rollout ends, and within hours", node_rules.ends_today),
     FleetRule("DS307", _ERROR, "some node has the labels that an agent asks for", node_rules.known_labels),
     FleetRule("DS309", _WARNING, "an agent says which platform it is for", node_rules.one_platform, on=False),
-    FleetRule("DS313", _ERROR, "priorities are there", known_priority),
+    FleetRule("DS313", _ERROR, "priorities are there", priorities.known, certain=True),
+    FleetRule("DS316", _WARNING, "an agent's priority does not hold it back", priorities.held_back),
     FleetRule("DS416", _WARNING, "what pods need is in the repository", known_references, on=False),
+    FleetRule("DS421", _ERROR, "keys that pods need are there", known_keys, certain=True),
     FleetRule("DS417", _ERROR, "no volume for one node is asked for on all", shared_claims, on=False),
     FleetRule("DS516", _ERROR, "the namespace takes the pods", admitted, on=False),
     FleetRule("DS601", _ERROR, "no two agents take the same port of a node", sharing.ports_apart),

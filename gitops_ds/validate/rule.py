@@ -26,8 +26,9 @@ STRICT = "strict"
 class Rule:
     """A rule by its number. `refused`: what it finds can't be rendered, or the API server or the creation of every pod refuses it.
 
-    `on`: it looks without being asked. `classes` holds the severities for agents of a class, where they differ. `made` makes the
-    check by the settings of a repository, where the rule takes any.
+    `certain`: what it finds is taken, and fails in every pod, so it is as loud for everybody. `on`: it looks without being asked.
+    `classes` holds the severities for agents of a class, where they differ. `made` makes the check by the settings of a repository,
+    where the rule takes any.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Rule:
     on: bool = True
     classes: Mapping[str, Severity] = field(default_factory=dict)
     made: Callable[[Mapping[str, Any]], Check] | None = None
+    certain: bool = False
 
     def by_settings(self, switch: Switch | None) -> Rule:
         """The rule as a repository wants it."""
@@ -46,7 +48,7 @@ class Rule:
     def severity_for(self, agent_class: str, profile: str) -> Severity:
         """How loud it is about an agent."""
         severity = self.classes.get(agent_class, self.severity)
-        return severity if self.refused else softened(severity, agent_class, profile)
+        return severity if self.refused or self.certain else softened(severity, agent_class, profile)
 
 
 def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
@@ -64,6 +66,11 @@ def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
 def advice(id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity) -> Rule:
     """A rule for what would be taken, and go wrong."""
     return Rule(id, severity, False, summary, check, on, classes)
+
+
+def certain(id: str, summary: str, check: Check) -> Rule:
+    """A rule for what would be taken, and fail in every pod."""
+    return Rule(id, Severity.ERROR, False, summary, check, certain=True)
 
 
 def set_up(rule: Rule, made: Callable[[Mapping[str, Any]], Check]) -> Rule:

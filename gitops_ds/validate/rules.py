@@ -28,7 +28,7 @@ from gitops_ds.validate import (
     security_rules,
     workloads,
 )
-from gitops_ds.validate.rule import Looked, Rule, Switch, advice, class_of, refused, set_up
+from gitops_ds.validate.rule import Looked, Rule, Switch, advice, certain, class_of, refused, set_up
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
 
@@ -70,8 +70,11 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS311", Severity.INFO, "what is meant of nodes is required", scheduling_rules.no_wishes, on=False),
     advice("DS312", Severity.WARNING, "agents have a priority", scheduling_rules.priority),
     advice("DS314", Severity.ERROR, "an agent is not for a single node", scheduling_rules.no_single_node, on=False),
-    advice("DS314", Severity.WARNING, "the scheduler is the one that is there", scheduling_rules.known_scheduler, on=False),
     advice("DS315", Severity.WARNING, "the service account by its name's field", scheduling_rules.account_by_its_name),
+    advice("DS317", Severity.INFO, "an agent requires only what it can't do without", scheduling_rules.hard_limits, on=False),
+    advice("DS318", Severity.ERROR, "names of nodes are matched as a field", affinity.names_are_fields),
+    advice("DS319", Severity.INFO, "work that comes at times is no agent's", container_rules.periodic_work, on=False),
+    advice("DS320", Severity.WARNING, "the scheduler is the one that is there", scheduling_rules.known_scheduler, on=False),
     advice("DS401", Severity.WARNING, "containers ask for CPU and memory", container_rules.requests),
     advice("DS402", Severity.WARNING, "containers have a memory limit", container_rules.memory_limits),
     refused("DS403", "requests keep within limits", resource_fields.requests_within_limits),
@@ -79,7 +82,7 @@ RULES: Final[tuple[Rule, ...]] = (
     advice("DS405", Severity.WARNING, "agents tell when they are ready", container_rules.readiness),
     advice("DS406", Severity.INFO, "what hangs is started again", container_rules.liveness, on=False),
     advice("DS407", Severity.WARNING, "liveness waits longer than readiness", container_rules.probes_differ, on=False),
-    advice("DS408", Severity.ERROR, "probes ask ports that have the name", container_rules.named_ports),
+    certain("DS408", "probes ask ports that have the name", container_rules.named_ports),
     advice("DS408", Severity.INFO, "probes ask ports that are declared", container_rules.numbered_ports),
     refused("DS409", "liveness asks for one success", container_rules.one_success),
     advice("DS409", Severity.WARNING, "probes end within their period", container_rules.timeouts_within_periods, on=False),

@@ -158,7 +158,8 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
         ((*POD, "topologySpreadConstraints"), pod.get("topologySpreadConstraints")),
     ):
         if said:
-            message = f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it Pending"
+            sidecar = "what belongs to another workload's pods is a sidecar of them"
+            message = f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it Pending; {sidecar}"
             yield path, message, Fix(f"remove {path[-1]}", (Mend(path),))
 
 
@@ -179,16 +180,31 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
+def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS317: a required label, other than of the platform, keeps an agent off every node that has not got it yet or lost it."""
+    chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
+    wanted = [((*way, "key"), str(one.get("key"))) for way, one in _conditions(pod) if one.get("operator") in ("In", "Exists")]
+    for path, key in (*chosen, *wanted):
+        if key not in _PLATFORM:
+            message = (
+                f"a node without the label {key} gets no agent, and one that loses it loses its agent: require it only where the"
+                " agent can't run otherwise (a device, a platform); a preference keeps nobody away"
+            )
+            yield path, message
+
+
+@of_daemonsets
 def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
     """DS314: a DaemonSet with nodeName is a pod on one node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
-        yield path, f"only the node {pod['nodeName']} gets a pod: remove nodeName", Fix("remove nodeName", (Mend(path),))
+        message = f"only the node {pod['nodeName']} gets a pod: remove nodeName, or make it a Deployment or a static pod"
+        yield path, message, Fix("remove nodeName", (Mend(path),))
 
 
 @of_daemonsets
 def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
-    """DS314: a scheduler of another name must be there, or no pod is ever scheduled."""
+    """DS320: a scheduler of another name must be there, or no pod is ever scheduled."""
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")

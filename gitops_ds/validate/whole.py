@@ -12,8 +12,8 @@ from gitops_ds.kinds.eligibility import Placement, Placer
 from gitops_ds.model.bundle import Alternatives, Manifest
 from gitops_ds.model.census import Census
 from gitops_ds.model.finding import Fix, Severity
-from gitops_ds.model.objects import Key, Path
-from gitops_ds.validate.rule import pod, section, template
+from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.validate.rule import pod, section, softened, template
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,14 @@ class Fleet:
     """The manifests of one cluster, and its nodes; None where nobody knows them.
 
     `expected` holds by agent the nodes that it counts on, and those that shall get no pod; `ignored` nodes count for nobody.
+    `priorities` are the PriorityClasses of the cluster by name, empty where they were not read: a cluster always has some.
     """
 
     manifests: Mapping[Key, Manifest]
     census: Census | None = None
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
     ignored: Alternatives = ()
+    priorities: Mapping[str, Body] = field(default_factory=dict)
 
     @cached_property
     def daemonsets(self) -> tuple[Manifest, ...]:
@@ -84,7 +86,8 @@ FleetCheck = Callable[[Fleet], Iterable[FleetTold]]
 class FleetRule:
     """A rule over a whole fleet, all of them advice. `on`: it looks without being asked.
 
-    `classes` holds the severities for agents of a class, where they differ.
+    `classes` holds the severities for agents of a class, where they differ. `certain`: what it finds fails in every pod, so it
+    is as loud for everybody.
     """
 
     id: str
@@ -93,6 +96,12 @@ class FleetRule:
     check: FleetCheck
     on: bool = True
     classes: Mapping[str, Severity] = field(default_factory=dict)
+    certain: bool = False
+
+    def severity_for(self, agent_class: str, profile: str) -> Severity:
+        """How loud it is about an agent."""
+        severity = self.classes.get(agent_class, self.severity)
+        return severity if self.certain else softened(severity, agent_class, profile)
 
 
 def pod_spec(manifest: Manifest) -> Mapping[str, Any]:

@@ -153,3 +153,8 @@ def test_a_comment_in_a_block_is_no_heading(tmp_path: Path) -> None:
     first, second = pages.sections(page)
     assert (first.title, first.needs_cluster, second.title, second.needs_cluster) == ("", False, "One", True)
     assert second.blocks == (Block("sh", "needs: cluster", "false\n", 10),)
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f"](docs/{page.name})" not in readme] == []

@@ -69,11 +69,11 @@ LINUX: dict[str, Any] = {"nodeSelector": {"kubernetes.io/os": "linux"}}
         pytest.param([daemonset("a", **LINUX)], [], id="a selector that some nodes meet"),
         pytest.param([daemonset("a", **GPU)], ["DS604 warning a", "DS307 warning a"], id="a selector that no node meets"),
         pytest.param([daemonset("a", priorityClassName="system-node-critical")], [], id="a priority that is always there"),
-        pytest.param([daemonset("a", priorityClassName="system-agents")], ["DS313 warning a"], id="a priority that can't be there"),
+        pytest.param([daemonset("a", priorityClassName="system-agents")], ["DS313 error a"], id="a priority that can't be there"),
         pytest.param([daemonset("a", priorityClassName="agents")], [], id="a priority that may be made elsewhere"),
         pytest.param([AGENTS, daemonset("a", priorityClassName="agents")], [], id="a priority of the repository"),
         pytest.param(
-            [AGENTS, daemonset("a", priorityClassName="agent")], ["DS313 warning a"], id="another one than the repository's"
+            [AGENTS, daemonset("a", priorityClassName="agent")], ["DS313 error a"], id="another one than the repository's"
         ),
     ],
 )
