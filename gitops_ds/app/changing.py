@@ -15,7 +15,8 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import against as differences
-from gitops_ds.plan import redact, show
+from gitops_ds.plan import show
+from gitops_ds.redaction import redact
 from gitops_ds.render import bundle as rendering
 from gitops_ds.validate import check as check_rules
 from gitops_ds.validate.sides import Sides as RuleSides

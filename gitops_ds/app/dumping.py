@@ -1,7 +1,7 @@
 """`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
 
 Everything is read and nothing written. What can't be read is told in the archive, for that is part of the picture. No Secret is
-asked for; what else may hold one goes through the veil of `dumping_redacted`.
+asked for; what else may hold one goes through the veil of `redaction`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final, Protocol
 import orjson
 
 from gitops_ds import __version__, errors
-from gitops_ds.app import dumping_redacted
-from gitops_ds.app.dumping_redacted import Veil
 from gitops_ds.controller import state, statuses
 from gitops_ds.kinds import documents, pods
-from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, EVENT, LEASE, NODE, POD, Body, Resource
+from gitops_ds.redaction import texts
+from gitops_ds.redaction.patterns import HIDDEN
+from gitops_ds.redaction.veil import Veil
 from gitops_ds.source import expand, installed, overwriting
 
 ROOT: Final = "gitops-ds-support"
@@ -140,9 +140,7 @@ def _settings(file: str, data: bytes) -> Any:
     receivers = found.get("notify") if isinstance(found, dict) else None
     if isinstance(found, dict) and isinstance(receivers, list):
         hidden = [
-            {**one, "url": dumping_redacted.origin(one["url"])}
-            if isinstance(one, dict) and isinstance(one.get("url"), str)
-            else one
+            {**one, "url": texts.origin(one["url"])} if isinstance(one, dict) and isinstance(one.get("url"), str) else one
             for one in receivers
         ]
         return {**found, "notify": hidden}

@@ -21,7 +21,7 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import make, tracking
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
-from gitops_ds.report import secrets
+from gitops_ds.redaction import secrets
 from gitops_ds.source import reading
 
 

@@ -13,8 +13,8 @@ import msgspec
 from gitops_ds.app import remembering
 from gitops_ds.app.remembering import Memory
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.redaction.secrets import Secrets
 from gitops_ds.report.findings import Report
-from gitops_ds.report.secrets import Secrets
 from gitops_ds.source import kept
 
 # What a report hangs on beside the files and what was asked.

@@ -18,7 +18,7 @@ from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Resource
-from gitops_ds.plan import redact
+from gitops_ds.redaction import redact
 
 _NEEDED = (NODE, DAEMONSET, CONTROLLER_REVISION)
 _HELPFUL = tuple(

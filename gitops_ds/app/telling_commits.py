@@ -22,7 +22,7 @@ from gitops_ds.forges.dialects import Status
 from gitops_ds.model.news import NotTold, Told
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Emit, Record
-from gitops_ds.report.secrets import Secrets
+from gitops_ds.redaction.secrets import Secrets
 from gitops_ds.settings.notify import ForgeSettings
 from gitops_ds.source.address import Address
 

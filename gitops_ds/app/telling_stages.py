@@ -20,7 +20,7 @@ from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.model.steering import CommitHeld, Suspended
 from gitops_ds.model.trust import VerificationFailed
-from gitops_ds.report import secrets
+from gitops_ds.redaction import secrets
 
 
 class Step(IntEnum):

@@ -10,12 +10,12 @@ from gitops_ds.app import parts
 from gitops_ds.controller import events, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.controller.discreet import Discreet
 from gitops_ds.controller.held_templates import Chosen
 from gitops_ds.controller.templates import Templates
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.model.record import Emit
+from gitops_ds.redaction.records import Discreet
 from gitops_ds.report.events import About
 from gitops_ds.settings.service import Service
 

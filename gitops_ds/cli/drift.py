@@ -65,7 +65,8 @@ def _nothing(name: str, found: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
 
 def _show(found: Mapping[Key, Drifted], given: dict[str, Any]) -> None:
     from gitops_ds.model.objects import show_path
-    from gitops_ds.plan import drift, redact
+    from gitops_ds.plan import drift
+    from gitops_ds.redaction import redact
 
     if given["output"] == "json":
         items = [

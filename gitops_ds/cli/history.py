@@ -29,7 +29,8 @@ async def _history(given: dict[str, Any]) -> int:
     from gitops_ds.controller import fleet
     from gitops_ds.model import names
     from gitops_ds.model.objects import short, show_path
-    from gitops_ds.plan import fields, redact
+    from gitops_ds.plan import fields
+    from gitops_ds.redaction import redact
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     async with clusters.opened(connection) as cluster:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gitops_ds.model.finding import Finding
     from gitops_ds.model.impact import NodeImpact
     from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.redaction.secrets import Secrets
     from gitops_ds.report.findings import About, Changed, Replacement, Report, RuleText
-    from gitops_ds.report.secrets import Secrets
 
 FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 
@@ -104,7 +104,7 @@ def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
 
 def _hidden(checked: Checked, told: Sequence[Finding]) -> Secrets:
     """The secrets in the objects that something is said about, and in those of the same files."""
-    from gitops_ds.report import secrets
+    from gitops_ds.redaction import secrets
 
     keys = {finding.object for finding in told}
     files = {finding.place.file for finding in told if finding.place}

@@ -24,9 +24,9 @@ def render(**given: Any) -> int:
 
 async def _render(given: dict[str, Any]) -> int:
     from gitops_ds.app import repositories
+    from gitops_ds.redaction import secrets
     from gitops_ds.render import bundle as rendering
     from gitops_ds.render import yaml_text
-    from gitops_ds.report import secrets
 
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"])
@@ -38,7 +38,7 @@ async def _render(given: dict[str, Any]) -> int:
         chosen = {key: manifest for key, manifest in bundle.manifests.items() if manifest.agent in given["agents"]}
         bundle = replace(bundle, manifests=chosen)
     if given["output"] == "json":
-        from gitops_ds.plan import redact
+        from gitops_ds.redaction import redact
 
         items = [redact.body(manifest.body) for manifest in bundle.manifests.values()]
         options.show_json({"apiVersion": "v1", "kind": "List", "items": items})

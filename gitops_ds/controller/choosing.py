@@ -16,7 +16,7 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.steering import CommitHeld, Steering
 from gitops_ds.model.trust import SourceVerified, Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.report import secrets
+from gitops_ds.redaction import secrets
 from gitops_ds.source.reading import Movement
 
 

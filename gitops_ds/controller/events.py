@@ -18,6 +18,7 @@ from gitops_ds.kinds import plain_text, timestamps
 from gitops_ds.model.cluster import Cluster, PatchType
 from gitops_ds.model.objects import EVENT
 from gitops_ds.model.record import Emit, Record
+from gitops_ds.redaction import texts
 from gitops_ds.report.events import UPSTREAM, About, Condenser, Entry, Reporter
 
 WAITING_AT_MOST = 100
@@ -85,7 +86,7 @@ class Events:
             "involvedObject": {**named, **({"uid": about.uid} if about.uid else {})},
             "reason": told.reason,
             # The API server takes no more. Words of commits and of refusals are in it.
-            "message": "\n".join(plain_text.line(line, 1024) for line in told.message.split("\n"))[:1024],
+            "message": "\n".join(plain_text.line(line, 1024) for line in texts.words(told.message).split("\n"))[:1024],
             "type": "Warning" if told.warning else "Normal",
             "source": {"component": CONTROLLER if told.reason in UPSTREAM else COMPONENT},
             "firstTimestamp": timestamps.text(entry.first),

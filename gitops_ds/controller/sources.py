@@ -22,7 +22,7 @@ from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.model.steering import Steering
-from gitops_ds.report import secrets
+from gitops_ds.redaction import texts
 
 if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader has no use for
     from gitops_ds.controller.choosing import Choice
@@ -91,7 +91,7 @@ def after(before: SourceStatus, facts: Facts, steering: Steering, error: errors.
     return replace(
         before,
         condition=condition,
-        message=secrets.shapes_hidden(message)[:_BYTES],
+        message=texts.words(message)[:_BYTES],
         newest=facts.choice.tip if facts.choice else before.newest,
         applied=facts.known.last_good if facts.known else before.applied,
         held=steering.held,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from gitops_ds.controller import choosing, held_templates, informer
-from gitops_ds.controller.discreet import Discreet
 from gitops_ds.controller.held_templates import Chosen, Held, Taken
 from gitops_ds.controller.informer import Store
 from gitops_ds.controller.supervision import Supervisor
@@ -26,6 +25,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.redaction.records import Discreet
 from gitops_ds.source.reading import Movement
 from gitops_ds.validate.whole import Fleet
 

@@ -18,7 +18,7 @@ from gitops_ds.model import names, objects
 from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.record import Decided
-from gitops_ds.plan import redact
+from gitops_ds.redaction import redact
 
 NOTHING = "nothing"
 LONGEST = 200  # characters of a value that is shown

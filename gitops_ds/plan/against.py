@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gitops_ds.kinds import defaults
-from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, FieldChange, Operation
@@ -13,6 +12,8 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.plan import fields, order, predict, rollouts
+from gitops_ds.redaction import redact
+from gitops_ds.redaction.patterns import HIDDEN
 
 NOTHING_KNOWN = Live()
 
@@ -39,9 +40,15 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
         if there is not None:
             wanted = _stamped(manifest.body, there)
             differing = fields.compare(defaults.defaulted(there), predict.applied(there, wanted))
-            if seen := tuple(one for one in differing if one.old != HIDDEN):
+            if seen := tuple(one for one in differing if not _is_unknown(key, one)):
                 found[key] = seen
     return found
+
+
+def _is_unknown(key: Key, change: FieldChange) -> bool:
+    """Whether the two may be alike but for what a snapshot hides."""
+    shown = redact.field(key, change)
+    return HIDDEN in str(change.old) and shown.old == shown.new
 
 
 def _stamped(body: Body, live: Body) -> Body:

@@ -14,7 +14,7 @@ from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plural import counted
-from gitops_ds.plan import redact
+from gitops_ds.redaction import redact, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
 SHOWN_NODES = 12
@@ -44,7 +44,7 @@ def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
 def _refusal_json(refusal: Refusal) -> dict[str, Any]:
     about: dict[str, Any] = {"object": reference(refusal.key)} if refusal.key else {}
     held = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
-    return {"guard": refusal.guard, "message": refusal.message, **about, **held}
+    return {"guard": refusal.guard, "message": texts.words(refusal.message), **about, **held}
 
 
 def reference(key: Key) -> dict[str, str]:
@@ -108,7 +108,7 @@ def field_line(shown: FieldChange) -> str:
 def _text(plan: Plan) -> Iterator[str]:
     yield from change_lines(plan.writes)
     for refusal in plan.refusals:
-        yield f"  ! {refusal.message}"
+        yield f"  ! {texts.words(refusal.message)}"
     if plan.held:
         yield "  ! held back until the hash is approved:"
         yield from (f"  !{line}" for line in change_lines(plan.held))
@@ -198,7 +198,7 @@ def as_markdown(plan: Plan) -> str:
                     f"- {_code(f'{change.key} {show_path(shown.path)}')}: {_code(_value(shown.old))} → {_code(_value(shown.new))}"
                 )
         lines += ["", "</details>"]
-    lines += [f"- **refused**: {_code(refusal.message)}" for refusal in plan.refusals]
+    lines += [f"- **refused**: {_code(texts.words(refusal.message))}" for refusal in plan.refusals]
     for change in plan.held:
         told = f"- **held back** until the hash is approved: {change.operation.value} {_code(str(change.key))}"
         lines.append(f"{told} {_counts(change.nodes)}".rstrip())

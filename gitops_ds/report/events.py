@@ -22,7 +22,7 @@ from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.model.source_status import Condition
 from gitops_ds.model.standing import Loss
-from gitops_ds.report import secrets
+from gitops_ds.redaction import secrets
 
 ALIKE = 10  # different messages of one reason, before the next ones are told as one
 ALIKE_WITHIN = 600.0  # seconds

@@ -19,7 +19,7 @@ import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key, Member, Path, show_path
-from gitops_ds.report import secrets
+from gitops_ds.redaction import secrets, texts
 
 HOME: Final = "https://github.com/gitops-ds/gitops-ds"
 # Where a finding is shown that has no file, in formats that can't do without one.
@@ -233,7 +233,7 @@ def fingerprint(finding: Finding) -> str:
     Without a path the message takes its place, but for the lines that it names.
     """
     what = str(finding.object) if finding.object else (finding.place.file if finding.place else "")
-    subject = "" if finding.path else _LINES.sub(r"\1", secrets.shapes_hidden(" ".join(finding.message.split())))
+    subject = "" if finding.path else _LINES.sub(r"\1", texts.words(" ".join(finding.message.split())))
     return _digest("\0".join((finding.rule, finding.cluster, what, show_path(finding.path), subject)))
 
 

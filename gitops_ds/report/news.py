@@ -18,7 +18,8 @@ from gitops_ds.model.news import News, Topic
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
 from gitops_ds.model.source_status import Condition, SourceChanged
-from gitops_ds.report import events, secrets, words
+from gitops_ds.redaction import secrets, texts
+from gitops_ds.report import events, words
 
 # Conditions of a repository that no other record notifies of.
 _LEFT = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
@@ -99,7 +100,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
 
 def _news(topic: Topic, at: float, message: str, *, key: Key | None = None, mark: str = "", **more: str) -> News:
     """Without a mark of its own a piece of news is another one when it says something else."""
-    text = secrets.shapes_hidden(" ".join(message.split()))
+    text = texts.words(" ".join(message.split()))
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     agent = f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else ""
     return News(topic, at, text, mark or text, agent=agent, **more)

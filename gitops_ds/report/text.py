@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
+from gitops_ds.redaction.secrets import quotable
 from gitops_ds.report.findings import Changed, Report, harmless, told
-from gitops_ds.report.secrets import quotable
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200

@@ -13,13 +13,14 @@ from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Record
 from gitops_ds.model.source_status import EFFECTS, SourceChanged
-from gitops_ds.report import events, secrets
+from gitops_ds.redaction import secrets, texts
+from gitops_ds.report import events
 
 
 def line(told: Record) -> str | None:
     """The record in words, without what looks like a key or a password in them; None for what only programs want to know."""
     said = _said(told)
-    return None if said is None else secrets.shapes_hidden(said)
+    return None if said is None else texts.words(said)
 
 
 def _said(told: Record) -> str | None:
@@ -224,7 +225,7 @@ def _plain(value: Any) -> Any:
     """Of counters their sum, of a text what may be told."""
     if isinstance(value, Mapping):
         return sum(value.values())
-    return secrets.shapes_hidden(value) if type(value) is str else value
+    return texts.words(value) if type(value) is str else value
 
 
 def as_json(told: Record) -> dict[str, Any] | None:
@@ -250,9 +251,9 @@ def _of_actions_and_health(told: Record) -> dict[str, Any]:
         case record.Performed(action=action) | record.ActionFailed(action=action):
             target = told.object if isinstance(told, record.Performed) else getattr(action, "key", None)
             found = {"action": type(action).__name__, "target": str(target or ""), "node": str(getattr(action, "node", ""))}
-            return {name: secrets.shapes_hidden(value) for name, value in found.items() if value}
+            return {name: texts.words(value) for name, value in found.items() if value}
         case standing.HealthChanged(before=before, health=health):
             since = {} if before is None else {"before": str(before)}
-            return {"health": str(health.state), "message": secrets.shapes_hidden(health.message), **since}
+            return {"health": str(health.state), "message": texts.words(health.message), **since}
         case _:
             return {}

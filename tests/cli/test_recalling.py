@@ -17,8 +17,8 @@ from gitops_ds.app.remembering import Memory
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.model.objects import Key, Member
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.redaction.secrets import Secrets
 from gitops_ds.report.findings import Checked, Report
-from gitops_ds.report.secrets import Secrets
 from gitops_ds.source import kept
 from tests.validate.test_rule_pages import GOOD
 

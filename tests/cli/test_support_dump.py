@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from gitops_ds import errors
 from gitops_ds.app import dumping
 from gitops_ds.app.dumping import Dump, Limits, Wanted
-from gitops_ds.app.dumping_redacted import Veil
 from gitops_ds.cluster import simulated
 from gitops_ds.controller import state
-from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model.change import Drift
 from gitops_ds.model.deployment import HeldCommit, Left, State
 from gitops_ds.model.objects import (
@@ -37,6 +35,8 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
+from gitops_ds.redaction.patterns import HIDDEN
+from gitops_ds.redaction.veil import Veil
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from gitops_ds.app import inventory
-from gitops_ds.kinds import defaults, secret_shapes
+from gitops_ds.kinds import defaults
 from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.pipeline import prepare
@@ -19,6 +19,7 @@ from gitops_ds.plan import make, show
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.stamps import Stamp
 from gitops_ds.plan.terms import Terms
+from gitops_ds.redaction import patterns
 from tests import goldens
 from tests.plan import world
 from tests.plan.world import config_map, daemonset
@@ -101,7 +102,7 @@ def test_a_plan_as_json() -> None:
 @pytest.mark.parametrize("form", [show.as_text, show.as_markdown, lambda plan: json.dumps(show.as_json(plan))])
 def test_no_form_shows_a_secret(form: Any) -> None:
     text = form(planned())
-    assert secret_shapes.HIDDEN in text
+    assert patterns.HIDDEN in text
     assert [word for word in ("s3cret", "b2xk", "bmV3") if word in text] == []
 
 

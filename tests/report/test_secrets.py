@@ -9,8 +9,9 @@ import pytest
 
 from gitops_ds.model.finding import Finding, Place
 from gitops_ds.model.objects import Key
-from gitops_ds.report import findings, formats, secrets
-from gitops_ds.report.secrets import HIDDEN
+from gitops_ds.redaction import secrets
+from gitops_ds.redaction.patterns import HIDDEN
+from gitops_ds.report import findings, formats
 from tests.report import made
 from tests.report.made import finding
 

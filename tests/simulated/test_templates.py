@@ -15,7 +15,6 @@ from gitops_ds.cluster.simulated import NodeSpec, virtual_time
 from gitops_ds.controller import choosing, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.controller.discreet import Discreet
 from gitops_ds.controller.held_templates import Chosen
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.controller.templates import Templates
@@ -25,6 +24,7 @@ from gitops_ds.model.record import Record
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.allowed import Allowed
 from gitops_ds.plan.prune import Guards
+from gitops_ds.redaction.records import Discreet
 from gitops_ds.report import words
 from tests.simulated.test_deployer_loop import History
 

@@ -16,8 +16,8 @@ from gitops_ds.model.decision import Blame, Health, HealthState
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.source_status import EFFECTS, SourceStatus
-from gitops_ds.plan import fields, redact
-from gitops_ds.report import secrets
+from gitops_ds.plan import fields
+from gitops_ds.redaction import redact, secrets, texts
 from gitops_ds.web.page import fleetmap, sides, words
 from gitops_ds.web.page.draw import Pages
 from gitops_ds.web.page.view import Event, View
@@ -57,7 +57,7 @@ class Row:
     @property
     def note(self) -> str:
         """The health's message where it says more than the state."""
-        return "" if self.health.state is HealthState.HEALTHY else secrets.shapes_hidden(self.health.message)
+        return "" if self.health.state is HealthState.HEALTHY else texts.words(self.health.message)
 
     @property
     def bar_words(self) -> str:
@@ -133,7 +133,7 @@ class Source:
 
 def source(status: SourceStatus) -> Source:
     """The repository as its line shows it."""
-    message, tone = secrets.shapes_hidden(status.message), EFFECTS[status.condition].tone
+    message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
     return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since)
 
@@ -151,7 +151,7 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
     good = one.bar[0][1]
     return {
         "tab": "Agents",
-        "row": replace(one, health=replace(one.health, message=secrets.shapes_hidden(one.health.message))),
+        "row": replace(one, health=replace(one.health, message=texts.words(one.health.message))),
         "map": drawn,
         "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of {one.counts.desired} nodes up to date",
         "steering": steering(found),
@@ -221,7 +221,7 @@ async def _history(view: View, found: Agent) -> list[Entry]:
             Entry(
                 one.number,
                 commit,
-                secrets.shapes_hidden(info.subject if info else cause),
+                texts.words(info.subject if info else cause),
                 info.author if info else "",
                 fleet.when(info.committed) if info else "",
                 counts[one.hash],

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from gitops_ds import __version__
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.model.objects import short
-from gitops_ds.report import secrets
+from gitops_ds.redaction import texts
 from gitops_ds.web.page import assets, fleetmap, words
 from gitops_ds.web.page.fleetmap import FleetMap, Group
 from gitops_ds.web.page.view import View
@@ -61,7 +61,7 @@ class Pages:
         self._jinja = jinja2.Environment(
             loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, auto_reload=False
         )
-        self._jinja.filters |= {"spaced": words.spaced, "hidden": secrets.shapes_hidden}
+        self._jinja.filters |= {"spaced": words.spaced, "hidden": texts.words}
         self._jinja.globals |= {
             "glyphs": words.GLYPHS,
             "short": short,

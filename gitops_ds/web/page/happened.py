@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from gitops_ds.model import record
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Record
-from gitops_ds.report import secrets, words
+from gitops_ds.redaction import texts
+from gitops_ds.report import words
 from gitops_ds.web.page.view import Event
 
 KEPT = 500
@@ -29,7 +30,7 @@ class Happened:
             return
         key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
         commit = str(getattr(told, "commit", None) or "")
-        self._events.appendleft(Event(told.at, type(told).__name__, secrets.shapes_hidden(text), words.tone(told), key, commit))
+        self._events.appendleft(Event(told.at, type(told).__name__, texts.words(text), words.tone(told), key, commit))
         self._told()
 
     def events(self) -> Sequence[Event]:

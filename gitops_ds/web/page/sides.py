@@ -10,9 +10,9 @@ from typing import Any
 from gitops_ds.kinds import defaults
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Body, key_of, show_path
-from gitops_ds.plan import fields, redact
+from gitops_ds.plan import fields
+from gitops_ds.redaction import redact, secrets
 from gitops_ds.render import yaml_text
-from gitops_ds.report import secrets
 
 CONTEXT = 3  # equal lines that stay around a difference
 

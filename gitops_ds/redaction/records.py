@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gitops_ds.kinds.secret_shapes import HIDDEN
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Change, FieldChange, Plan, Refusal
 from gitops_ds.model.objects import Key
 from gitops_ds.model.record import Emit, Record
+from gitops_ds.redaction.patterns import HIDDEN
 
 # The guards whose messages quote what the API server or somebody's fields say.
 _QUOTING = frozenset(("refused", "conflict", "drift"))

@@ -14,45 +14,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gitops_ds.kinds.secret_shapes import HIDDEN, ISSUED, TELLING
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Body, Key, Path, key_of
+from gitops_ds.redaction import patterns, redact, texts
+from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, telling
 
-# A value is hidden wherever it comes again, so names that only speak of a secret are left out.
-_SPEAKS_OF = re.compile(r"(file|path|dir|directory|name|names|ref|url|uri|mount|enabled|ttl|expiration\w*|secrets)$", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\(.*\)|\$\{.*\}")
+_LONG = 8  # characters
 _SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
 # A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers is hidden only where it stands.
 _MOST = 1_000
 _MOST_LINES = 50
-_ORDINARY = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
-
-_SHAPES = re.compile(
-    "|".join(
-        (
-            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
-            ISSUED,
-            r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
-            r"\bENC\[[^\[\]\s]{8,}\]",
-            r"(?<=://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
-        )
-    ),
-    re.DOTALL,
-)
-_LINE = re.compile(r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w.-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$""")
+_LINE = re.compile(r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w./-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$""")
 _NO_SECRET = re.compile(r"""["']?(true|false|null|~|\d{1,2})["']?\s*[,}]?""", re.IGNORECASE)
 _HOLDS_SECRET = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?Secret\b""", re.MULTILINE)
 _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
-
-
-def telling(name: str) -> bool:
-    """Whether a value of that name is a secret."""
-    return bool(TELLING.search(name)) and not _SPEAKS_OF.search(name)
-
-
-def shapes_hidden(text: str) -> str:
-    """The text without what looks like a key, a token or a password in a URL."""
-    return _SHAPES.sub(HIDDEN, text)
 
 
 @dataclass(frozen=True)
@@ -71,7 +46,7 @@ class Secrets:
         for value in self._longest_first:
             if value in text:
                 text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
-        return shapes_hidden(text)
+        return texts.words(text)
 
     def at(self, finding: Finding) -> bool:
         """Whether the finding is about a secret value."""
@@ -108,7 +83,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def found_in(bodies: Iterable[Body]) -> Secrets:
-    """The secrets of rendered objects: a Secret's data, variables and keys of a ConfigMap with a telling name."""
+    """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in variables, arguments and data."""
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
     for body in bodies:
@@ -118,6 +93,10 @@ def found_in(bodies: Iterable[Body]) -> Secrets:
             values.update(_lines(str(value)))
             if key.kind == "Secret" and path[0] == "data":
                 values.update(_lines(_decoded(str(value))))
+        for path, value in _within(body, ()) if key.kind != "Secret" else ():
+            places.add((key, path))
+            if _is_no_word(value):
+                values.update(_lines(value))
     return Secrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
 
 
@@ -126,7 +105,12 @@ def _lines(value: str) -> list[str]:
 
 
 def _usable(value: str) -> bool:
-    return len(value) >= _SHORTEST and value.lower() not in _ORDINARY and not _REFERENCE.fullmatch(value)
+    return len(value) >= _SHORTEST and value.lower() not in ORDINARY and HIDDEN not in value and not patterns.is_reference(value)
+
+
+def _is_no_word(value: str) -> bool:
+    """Whether to look for it elsewhere: `auth: basic` in a file would else hide every `basic`."""
+    return len(value) >= _LONG or not value.isalpha()
 
 
 def _data(body: Body) -> Iterator[tuple[Path, Any]]:
@@ -142,13 +126,28 @@ def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of custom kinds."""
     if isinstance(value, Mapping):
         name, held = value.get("name"), value.get("value")
-        if isinstance(name, str) and telling(name) and isinstance(held, str | int | float) and not isinstance(held, bool):
+        if isinstance(name, str) and telling(name) and redact.is_scalar(held):
             yield (*path, "value"), held
         for key, below in value.items():
             yield from _variables(below, (*path, str(key)))
     elif isinstance(value, list):
         for index, below in enumerate(value):
             yield from _variables(below, (*path, index))
+
+
+def _within(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The parts of texts that are hidden where they stand: an argument, a line of a ConfigMap's file."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            at = (*path, str(key))
+            yield from ((at, below),) if isinstance(below, str) and telling(str(key)) else _within(below, at)
+    elif isinstance(value, list):
+        for index, (below, follows) in enumerate(zip(value, redact.after_options(value), strict=True)):
+            yield from (((*path, index), str(below)),) if follows else _within(below, (*path, index))
+    elif isinstance(value, str):
+        found: list[str] = []
+        texts.content(value, found.append)
+        yield from ((path, one) for one in found)
 
 
 def _decoded(text: str) -> str:

@@ -1,0 +1,100 @@
+"""What gives a secret away: the name that it goes by, or the form that its issuer documents. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import Any, Final
+
+HIDDEN: Final = "<redacted>"
+
+_TELLING: Final = re.compile(
+    r"pass$|passw|passphrase|pwd|secret|token|credential|cookie|bearer|authorization|webhook|hmac"
+    r"|(^|[_.-])(auth|dsn|pat|sig|signature|salt)$|connection[_.-]?string"
+    r"|(api|private|access|account|license|shared|signing|encryption|master)[_.-]?key"
+    r"|last-applied-configuration$",  # the whole object again, as `kubectl apply` sent it
+    re.IGNORECASE,
+)
+# Names that speak of a secret, and hold none.
+_SPEAKS_OF: Final = re.compile(
+    r"(file|files|path|paths|dir|directory|name|names|namespace|ref|refs|url|uri|mount|mounts|enabled|mode|optional|version|kind|type"
+    r"|count|total|seconds|ttl|expiration\w*|secrets)$",
+    re.IGNORECASE,
+)
+# Cloud and forge keys, chat tokens, payment keys and age identities, each to its end.
+ISSUED: Final = "|".join(
+    (
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+        r"\bgh[pousr]_[A-Za-z0-9]{36,}",
+        r"\bgithub_pat_\w{22,}",
+        r"\bglpat-[\w-]{20,}",
+        r"\bxox[abprs]-[\w-]{10,}",
+        r"\bAIza[\w-]{35}",
+        r"\b[sr]k_live_\w{16,}",
+        r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
+    )
+)
+# A key, a token, what SOPS encrypted, a password in a URL or in the DSN of a database driver (user:password@tcp(host)).
+SHAPES: Final = re.compile(
+    "|".join(
+        (
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+            ISSUED,
+            r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+            r"\bENC\[[^\[\]\s]{8,}\]",
+            r"(?<=://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
+            r"(?<![\w.:/-])[\w.-]{1,64}:[^\s/@:\"']{3,128}(?=@(?:tcp|udp|unix)\b)",
+        )
+    ),
+    re.DOTALL,
+)
+ORDINARY: Final = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
+_REFERENCE: Final = re.compile(r"\$\([^)]*\)|\$\{[^}]*\}|\$\w+")
+_BITS: Final = 3.2  # for a character: a random hexadecimal word has some more, where the usual words of settings have less
+_RANDOM: Final = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
+
+# What the name of a certain secret ends in (DS514), and what only stands for a value, or is none: variables, templates, paths,
+# switches, numbers, words like "changeme" in brackets.
+_NAMES_SECRET: Final = re.compile(
+    r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z", re.IGNORECASE
+)
+_NO_SECRET: Final = re.compile(
+    r"|[$%{<\[(*].*|/.*|[A-Za-z]:\\.*|.{0,3}|true|false|none|null|yes|no|optional|required|disabled|enabled|redacted|x+|[0-9]{1,5}"
+    r"|(?:env|file|vault|ref|secret|aws-sm|awssm|gcp-sm|https?)(?:://|:).*|[\w.-]+\.(?:txt|pem|key|crt|json|ya?ml|conf)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CERTAIN_SHAPES: Final = re.compile(
+    rf"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----|{ISSUED}"
+    r"|\beyJ[\w-]{16,}\.eyJ[\w-]{16,}\.[\w-]{16}"
+    r"|://[\w.+-]{1,64}:[^\s/@:\"'${<*]{3,128}@"
+)
+
+
+@lru_cache(4_096)
+def telling(name: str) -> bool:
+    """Whether a value of that name is taken for a secret: of a variable, an option, a key."""
+    return bool(_TELLING.search(name)) and not _SPEAKS_OF.search(name)
+
+
+def certain(name: str, value: str) -> bool:
+    """Whether the value is a secret beyond doubt, so that a rule may complain: fewer than what is hidden."""
+    if _NAMES_SECRET.search(name) and "\n" not in value.strip() and not _NO_SECRET.fullmatch(value.strip()):
+        return True
+    return bool(_CERTAIN_SHAPES.search(value))
+
+
+def is_reference(value: str) -> bool:
+    """Whether the value only stands for another: `$(VARIABLE)`, `${variable}`, `$variable`."""
+    return bool(_REFERENCE.fullmatch(value))
+
+
+def looks_random(value: Any) -> bool:
+    """Whether nobody would have chosen such a word: long, letters and digits mixed, hardly a letter twice."""
+    if not isinstance(value, str) or not _RANDOM.fullmatch(value):
+        return False
+    if not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))):
+        return False
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares) >= _BITS

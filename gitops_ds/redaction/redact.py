@@ -1,0 +1,112 @@
+"""Objects and fields without what may be secret in them. A change stays visible, its content does not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gitops_ds.model.change import FieldChange
+from gitops_ds.model.objects import Key
+from gitops_ds.redaction import patterns, texts
+from gitops_ds.redaction.patterns import HIDDEN, telling
+from gitops_ds.redaction.texts import Take
+
+_SECRET_DATA: Final = (("data",), ("stringData",))
+
+
+def field(key: Key, change: FieldChange) -> FieldChange:
+    """The change with its secret values hidden."""
+    if (key.kind == "Secret" and change.path[:1] in _SECRET_DATA) or is_telling(change):
+        return FieldChange(change.path, *(None if value is None else HIDDEN for value in (change.old, change.new)))
+    return FieldChange(change.path, value(change.old), value(change.new))
+
+
+def is_telling(change: FieldChange) -> bool:
+    """Whether the path leads to a value with a secret's name: of an environment variable, or a key."""
+    path = change.path
+    if len(path) >= 3 and path[-1] == "value" and path[-3] == "env":
+        return telling(str(path[-2]))
+    return telling(str(path[-1])) and all(one is None or is_scalar(one) for one in (change.old, change.new)) if path else False
+
+
+def value(shown: Any) -> Any:
+    """A value of an object, such as a pod template."""
+    return hidden(shown, _forget)
+
+
+def body(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole object for people to read."""
+    found: dict[str, Any] = value(shown)
+    return found
+
+
+def hidden(part: Any, take: Take, *, rather_too_much: bool = False) -> Any:
+    """A document or a text without what may be secret; `take` gets each value that was hidden.
+
+    `rather_too_much`: also random words in variables, and the last words of a container.
+    """
+    match part:
+        case Mapping():
+            return _of_mapping(part, take, rather_too_much)
+        case list() | tuple():
+            return _of_list(list(part), take, rather_too_much)
+        case str():
+            return texts.content(part, take)
+        case _:
+            return part
+
+
+def _forget(_: str) -> None:
+    """Takes no note of a secret."""
+
+
+def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    whole = part.get("kind") == "Secret"
+    for key, value in part.items():
+        if whole and key in ("data", "stringData") and isinstance(value, Mapping):
+            found[key] = {name: taken(held, take) for name, held in value.items()}
+        elif rather_too_much and key == "terminated" and isinstance(value, Mapping) and value.get("message"):
+            # The container's own last words: whatever its program prints when it fails.
+            found[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
+        elif is_scalar(value) and (
+            telling(str(key)) or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
+        ):
+            found[key] = taken(value, take)
+        else:
+            found[key] = hidden(value, take, rather_too_much=rather_too_much)
+    return found
+
+
+def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
+    return isinstance(name, str) and (telling(name) or (rather_too_much and patterns.looks_random(value)))
+
+
+def _of_list(part: list[Any], take: Take, rather_too_much: bool) -> list[Any]:
+    return [
+        taken(value, take) if follows else hidden(value, take, rather_too_much=rather_too_much)
+        for value, follows in zip(part, after_options(part), strict=True)
+    ]
+
+
+def after_options(part: list[Any]) -> list[bool]:
+    """Of each item of a command line whether it is a secret: the word after `--token`."""
+    found, before = [], ""
+    for value in part:
+        flagged = before.startswith("-") and "=" not in before and telling(before)
+        found.append(flagged and isinstance(value, str) and not value.startswith("-"))
+        before = value if isinstance(value, str) else ""
+    return found
+
+
+def taken(value: Any, take: Take) -> Any:
+    """What stands in a secret's place: nothing and a reference stay."""
+    if value is None or value == "" or patterns.is_reference(str(value)):
+        return value
+    take(str(value))
+    return HIDDEN
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether the value is a text or a number."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -1,0 +1,1 @@
+"""The redaction of everything that is shown."""

@@ -1,0 +1,224 @@
+"""Each way to write a secret out, through each output: none repeats it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from gitops_ds import cli
+from gitops_ds.controller.events import Events
+from gitops_ds.model import deployment
+from gitops_ds.model.change import Drift, Drifted, FieldChange, Refusal
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.record import Record
+from gitops_ds.plan import fields
+from gitops_ds.redaction import redact, texts
+from gitops_ds.redaction.veil import Veil
+from gitops_ds.report import words
+from gitops_ds.report.events import About
+from gitops_ds.report.news import Fold
+from gitops_ds.validate import literals
+from gitops_ds.web.page import sides
+from tests.gitservers import GIT_ENVIRONMENT
+from tests.plan.world import daemonset
+
+# Each secret holds a number that makes it another one on each side of a change. `{}` is where it goes.
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0{}In0.c2lnbmF0dXJlc2lnbg"
+ENV = {
+    "DB_PASSWORD": "hunter2-env-{}",
+    "GITHUB_PAT": "hunter2-pat-{}",
+    "MYSQL_DSN": "user:hunter2-dsn-{}@tcp(db:3306)/app",
+    "CONNECTION": "user:hunter2-driver-{}@tcp(db:3306)/app",
+    "DATABASE": "postgres://user:hunter2-url-{}@db/app",
+    "AWS": "AKIA" + "ABCDEFGHIJKLMNO{}",
+    "JSON": '{{"password": "hunter2-json-{}"}}',
+    "SESSION": JWT,
+    "HOOK": "https://hooks.example.com/services/hunter2-hook-{}",
+}
+ARGS = [
+    ["--web.password=hunter2-arg-{}"],
+    ["--token", "hunter2-next-{}"],
+    ["sh", "-c", "curl -H 'Authorization: Bearer hunter2Bearer{}' https://api.example.com"],
+    ["sh", "-c", "run --api-key hunter2-inline-{} --verbose"],
+    ["--header=Authorization: Basic aHVudGVyMg{}=="],
+    ["--listen=:8080", "--secret", "hunter2-after-{}"],
+]
+FILES = {
+    "apiKey": "hunter2-data-{}",
+    "config.yaml": "server: a\npassword: hunter2-file-{}\n",
+    "app.ini": "db_password = hunter2-ini-{}\n",
+}
+PREFIXES = ("hunter2-", "hunter2Bearer", "AKIAABCDEF", "aHVudGVyMg", "eyJzdWIi")
+
+
+def bodies(side: int) -> list[dict[str, Any]]:
+    """One side of a change: a DaemonSet that writes every secret out, a ConfigMap and a Secret."""
+    body = daemonset()
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": name, "value": text.format(side)} for name, text in ENV.items()]
+    container["args"] = [one.format(side) for args in ARGS for one in args]
+    body["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"stringData": f"hunter2-last-{side}"})
+    }
+    metadata = {"namespace": body["metadata"]["namespace"], "name": "written-out"}
+    data = {name: text.format(side) for name, text in FILES.items()}
+    return [
+        body,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"user": f"hunter2-secret-{side}"}},
+    ]
+
+
+def leaks(text: str) -> list[str]:
+    """Where a secret begins in it."""
+    return [text[at - 60 : at + 40] for prefix in PREFIXES for at in range(len(text)) if text.startswith(prefix, at)]
+
+
+def git(directory: Path, *more: str) -> None:
+    subprocess.run(("git", *more), cwd=directory, env=GIT_ENVIRONMENT, check=True)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Main has one side, the work tree another one with a mistake beside each secret."""
+    directory = tmp_path_factory.mktemp("repository")
+    git(directory, "init", "--quiet", "--initial-branch=main")
+    for side in (1, 2):
+        for body in bodies(side):
+            (directory / f"{body['kind']}.json").write_text(json.dumps(body, indent=1))
+        git(directory, "add", "--all")
+        git(directory, "commit", "--quiet", "--message", f"side {side}")
+    (directory / "inventory").mkdir()
+    return directory
+
+
+def run(repository: Path, *arguments: str) -> str:
+    environment = {"GITOPS_DS_CACHE": str(repository.parent / "cache"), "GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
+    done = CliRunner(env=environment).invoke(cli.cli, arguments, standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.output
+
+
+@pytest.mark.parametrize("format", ["text", "github", "gitlab", "sarif", "junit", "markdown", "json"])
+def test_a_check_against_a_base(repository: Path, format: str) -> None:
+    told = run(repository, "check", str(repository), "--base", "HEAD~1", "-o", format)
+    assert not leaks(told)
+    assert format in {"github", "gitlab", "sarif", "junit"} or "<redacted>" in told
+
+
+@pytest.mark.parametrize("format", ["text", "json", "markdown"])
+def test_a_check_and_a_plan_beside_a_cluster_that_drifted(repository: Path, tmp_path: Path, format: str) -> None:
+    live = [{**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "1"}} for body in bodies(3)]
+    file = tmp_path / "inventory.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": live}))
+    assert not leaks(run(repository, "check", str(repository), "--base", "HEAD~1", "--inventory", str(file), "-o", format))
+    planned = run(repository, "plan", str(repository), "--adopt", "--inventory", str(file), "-o", format)
+    assert not leaks(planned)
+    assert not leaks(run(repository, "plan", str(repository), "--simulate", "1", "-o", format))
+
+
+def changes() -> Iterator[tuple[Key, FieldChange]]:
+    for old, new in zip(bodies(1), bodies(2), strict=True):
+        for change in fields.compare(old, new):
+            yield Key("", old["kind"], "default", old["metadata"]["name"]), change
+
+
+def test_fields_of_drift_and_of_the_page() -> None:
+    found = list(changes())
+    assert len(found) > len(ENV) + 3
+    assert not leaks(str([redact.field(key, change) for key, change in found]))
+    assert not leaks(str([redact.body(body) for body in bodies(1)]))
+    assert not leaks(str([sides.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)]))
+
+
+SENTENCES = [
+    *(f"the API server said: env {name}={text}" for name, text in ENV.items() if name not in {"JSON", "HOOK"}),
+    ENV["HOOK"],
+    *(f"container failed: {' '.join(args)}" for args in ARGS),
+]
+SOMEBODY = Key("apps", "DaemonSet", "default", "agent")
+
+
+def records(text: str) -> Iterator[Record]:
+    refusal = Refusal("refused", text, SOMEBODY)
+    yield deployment.Withheld(1.0, refusal)
+    yield deployment.NewCommit(1.0, CommitId("a" * 40), text, text)
+    yield deployment.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, Drift.CORRECT), text)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_the_log_events_and_notifications(sentence: str) -> None:
+    text = sentence.format(1)
+    assert leaks(text)
+    assert not leaks(texts.words(text))
+    written = Events(cast("Cluster", None), About("v1", "ConfigMap", "gitops-ds", "state"))
+    for told in records(text):
+        assert not leaks(str(words.line(told)) + str(words.as_json(told)))
+        assert not leaks(str(Fold().hear(told, "repository")))
+        written.hear(told)
+    events = [written._body(written._waiting.get_nowait()) for _ in range(written._waiting.qsize())]
+    assert len(events) >= 2
+    assert not leaks(str(events))
+
+
+def test_a_support_dump() -> None:
+    veil = Veil()
+    for body in bodies(1):
+        veil.learn(body)
+    shown = orjson.dumps([veil.document(body) for body in bodies(1)]).decode()
+    assert not leaks(shown)
+    assert not leaks(veil.text("it was hunter2-env-1 and hunter2-secret-1"))
+
+
+def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
+    """DS514 complains of what certainly is one: all of it is hidden."""
+    body = bodies(1)[0]
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    complained: list[Any] = []
+    for path, _ in literals.no_secrets(body):
+        found: Any = body
+        for step in path:
+            found = found[step]
+        complained.append(found)
+    assert len(complained) >= 5
+    shown = str(redact.value(container))
+    assert not [one for one in complained if one in shown]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"name": "LOG_LEVEL", "value": "info"},
+        {"name": "TOKEN_FILE", "value": "/var/run/token"},
+        {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "password"}}},
+        {"args": ["--token-file=/var/run/token", "--listen=:8080", "--web.config=/etc/web.yaml", "--secret-name", "keys"]},
+        {"secretName": "keys", "automountServiceAccountToken": False, "expirationSeconds": 3600},
+        {"image": "registry.example/agent@sha256:" + "0123456789abcdef" * 4},
+        {"path": "https://git@github.com/acme/agents.git"},
+    ],
+)
+def test_what_only_speaks_of_secrets_stays(harmless: Mapping[str, Any]) -> None:
+    assert redact.value(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "--token must be given with --server",
+        "webhook: the delivery of github was refused",
+        "Secret default/keys: its owner is another",
+        "the option web.password holds what looks like a secret",
+        "basic authentication failed; bearer token expected",
+        "secret: not found",
+    ],
+)
+def test_sentences_about_secrets_stay(sentence: str) -> None:
+    assert texts.words(sentence) == sentence
