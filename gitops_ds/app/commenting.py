@@ -16,7 +16,7 @@ from gitops_ds.forges.dialects import Kind, State, Status
 from gitops_ds.forges.environment import Surroundings
 from gitops_ds.forges.sticky import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import findings, markdown, posted
+from gitops_ds.report import findings, markdown, page_data, posted
 from gitops_ds.report.posted import Page
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -196,10 +196,14 @@ def _sha(wanted: Wanted, around: Surroundings, page: Page) -> str:
 
 
 def _page(name: str) -> Page:
-    most = markdown.COMMENT + 1
+    """The page of a report: of a JSON report it is rendered here, for a page of another job may hold anything."""
+    most = page_data.MOST + 1
     try:
-        return posted.read(sys.stdin.buffer.read(most) if name == "-" else surroundings.read(name, most))
+        data = sys.stdin.buffer.read(most) if name == "-" else surroundings.read(name, most)
+        return posted.read(page_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data)
     except OSError as error:
         raise errors.UsageError(f"--report {name}: {error.strerror}") from None
     except ValueError as error:
-        raise errors.UsageError(f"--report {name}: {error}; write it with `gitops-ds check -o markdown=FILE`") from None
+        raise errors.UsageError(
+            f"--report {name}: {error}; write it with `gitops-ds check -o json=FILE`, or `-o markdown=FILE`"
+        ) from None

@@ -11,7 +11,9 @@ from gitops_ds.cli import options
 
 
 @click.command()
-@options.option("--report", required=True, metavar="FILE", help="What `check -o markdown=FILE` wrote; `-`: from stdin.")
+@options.option(
+    "--report", required=True, metavar="FILE", help="What `check -o json=FILE` (or markdown=FILE) wrote; `-`: from stdin."
+)
 @options.option("--forge", type=click.Choice(["github", "gitlab", "gitea", "forgejo"]), help="Default: the one whose CI this is.")
 @options.option("--url", default="", help="The forge's address, where it is not the CI's.")
 @options.option("--project", default="", metavar="OWNER/NAME", help="The repository there.")

@@ -8,11 +8,13 @@ from gitops_ds.kinds import served
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.report.findings import Report, dumps
+from gitops_ds.report.findings import About, Report, dumps
 
 
-def as_json(report: Report) -> str:
+def as_json(report: Report, about: About) -> str:
     """The document, as text."""
+    from gitops_ds.report import page_data
+
     count = report.count()
     return dumps(
         {
@@ -21,6 +23,7 @@ def as_json(report: Report) -> str:
             "summary": {**{s.value: count[s] for s in Severity}, "files": len(report.files), "objects": len(report.checked)},
             "findings": [_one(*pair) for pair in zip(report.findings, report.fingerprints, strict=True)],
             **report.document,
+            "page": page_data.of(report, about),
         }
     )
 

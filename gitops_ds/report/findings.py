@@ -233,7 +233,7 @@ def fingerprint(finding: Finding) -> str:
     Without a path the message takes its place, but for the lines that it names.
     """
     what = str(finding.object) if finding.object else (finding.place.file if finding.place else "")
-    subject = "" if finding.path else _LINES.sub(r"\1", texts.words(" ".join(finding.message.split())))
+    subject = "" if finding.path else _LINES.sub(r"\1", texts.shapes(" ".join(finding.message.split())))
     return _digest("\0".join((finding.rule, finding.cluster, what, show_path(finding.path), subject)))
 
 

@@ -49,4 +49,4 @@ def written(format: Format, report: Report, about: About) -> str:
         case Format.JSON:
             from gitops_ds.report import contract
 
-            return contract.as_json(report)
+            return contract.as_json(report, about)

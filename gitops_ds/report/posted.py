@@ -1,8 +1,8 @@
 """The Markdown page of a report, read back before it is posted. Pure.
 
-It may come from the job of a pull request that anybody opened, so it is data that is not trusted: it has to have our form, and
-nothing in it may act on its reader. Bots and GitLab take a line that begins with `/word` for a command, and `@name` calls somebody;
-both are broken by a character of no width, as `markdown` does it.
+It has to have our form. Bots and GitLab take a line that begins with `/word` for a command, and `@name` calls somebody; both are
+broken by a character of no width, as `markdown` does it. Links, images and HTML stay: of a job that runs a stranger's code the JSON
+report is taken, which `page_data` renders.
 """
 
 from __future__ import annotations
