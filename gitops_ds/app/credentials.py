@@ -11,7 +11,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.source import github_app, keyring, matching
 from gitops_ds.source.address import Address, Scheme
 from gitops_ds.source.credentials import NOBODY, Bearer, Credentials, Login, OwnSsh, Password, SshKey
-from gitops_ds.source.signing import Format, Key
-from gitops_ds.source.writing import Signature
 
 
 def trust_of(settings: RepositorySettings) -> Trust:
@@ -37,20 +34,6 @@ def trust_of(settings: RepositorySettings) -> Trust:
         "openpgp": ("gpgKeysFile", told.gpg_keys_file),
     }
     return Trust(told.mode, **{ours: read(f"repository.verify.{name}", file) for ours, (name, file) in files.items() if file})
-
-
-def signature_of(settings: RepositorySettings, at: datetime) -> Signature | None:
-    """Who writes the service's own commits at that time, signed as the settings say; None where they name nobody.
-
-    Raises SettingsError for a key that can't be read.
-    """
-    author = settings.author
-    if author is None:
-        return None
-    key = None
-    if author.signing_key_file:
-        key = Key(read("repository.author.signingKeyFile", author.signing_key_file), Format(author.format))
-    return Signature(author.name, author.email, at, key)
 
 
 _FILES = {

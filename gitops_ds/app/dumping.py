@@ -10,6 +10,7 @@ import asyncio
 import importlib.metadata
 import io
 import platform
+import re
 import tarfile
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,6 @@ from gitops_ds.source import expand, installed, overwriting
 ROOT: Final = "gitops-ds-support"
 _SERVICE: Final = "app.kubernetes.io/name=gitops-ds"  # the label of its pods in deploy/
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_LIBRARIES: Final = ("aiohttp", "apscheduler", "click", "gitpython", "kubernetes", "msgspec", "orjson", "pydantic", "ruamel.yaml")
 _TAIL: Final = 5_000  # lines of a log
 _PODS: Final = 10  # of the service, whose logs and metrics are asked for
 
@@ -108,7 +108,7 @@ async def cluster(dump: Dump, cluster: Cluster, wanted: Wanted, raw: Raw | None)
 
 async def _versions() -> Parts:
     git, kustomize = await asyncio.to_thread(installed.git_version), expand.program()
-    found = {name: _version_of(name) for name in _LIBRARIES}
+    found = {name: _version_of(name) for name in _libraries()}
     told = {
         "gitops-ds": __version__,
         "python": platform.python_version(),
@@ -118,6 +118,12 @@ async def _versions() -> Parts:
         "libraries": found,
     }
     return {"versions.json": told}
+
+
+def _libraries() -> list[str]:
+    """The distributions that the installed program depends on, those of its extras as well, by the names of its metadata."""
+    asked = importlib.metadata.requires("gitops-ds") or ()
+    return sorted({re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in asked if "extra == 'dev'" not in one})
 
 
 def _version_of(name: str) -> str | None:

@@ -114,7 +114,7 @@ async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: W
                 f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing to take back"
             ) from None
     subject = f"Bring revision {wanted.template.number} of {wanted.key} back"
-    message = f"{subject}\n\n{why.reason}\n\nSigned-off-by: {why.by.name} <{why.by.email}>\n"
+    message = f"{subject}\n\n{why.reason}\n"
     edited = {_in_repository(inside, path): data for path, data in files.items()}
     commit = await repository.commit_files(tip, edited, message, why.by)
     await _verify(repository, inside, commit, wanted)

@@ -28,13 +28,15 @@ _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
 class Proposal:
     """Which branch (None: the default one), whether the commit is pushed there, and who writes it (None: the person there).
 
-    With a forge it becomes a pull request: at once, or with `push` where the branch does not take it.
+    With a forge it becomes a pull request: at once, or with `push` where the branch does not take it. `signoff`: that person signs
+    it off.
     """
 
     branch: str | None = None
     push: bool = False
     author: str | None = None
     forge: forging.Named | None = None
+    signoff: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,13 @@ async def _opened(repository: Repository, forge: Access, commit: CommitId, targe
         return await there.open(Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."))
 
 
-def signature(named: repositories.Named, author: str | None) -> Signature:
+def signature(named: repositories.Named, proposal: Proposal) -> Signature:
     """Who writes the commit, now. Raises UsageError for an author that is none."""
     now = datetime.now(UTC).replace(microsecond=0)
-    if author is None:
-        return Signature(*person.name_and_mail(named.directory), now, person.signing(named.directory))
-    matched = _AUTHOR.fullmatch(author)
-    if not matched:
-        raise errors.UsageError(f"--author {author!r}: write it as 'Name <mail@example.com>'")
-    return Signature(matched[1], matched[2], now, person.signing(named.directory))
+    if proposal.author is None:
+        name, mail = person.name_and_mail(named.directory)
+    elif matched := _AUTHOR.fullmatch(proposal.author):
+        name, mail = matched[1], matched[2]
+    else:
+        raise errors.UsageError(f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'")
+    return Signature(name, mail, now, person.signing(named.directory), proposal.signoff)

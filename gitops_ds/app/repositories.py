@@ -111,7 +111,7 @@ async def opened(repository: Named) -> AsyncIterator[Repository]:
     """The Git repository behind the name. Raises UsageError for a directory outside Git."""
     if repository.where is None:
         raise errors.UsageError(
-            f"{repository.display} is not in Git: only committed files are applied; `git init` and commit them first"
+            f"{repository.display} is not in Git, and this needs commits: name a repository with -C, or `git init` and commit"
         )
     from gitops_ds.source.repository import Repository
 

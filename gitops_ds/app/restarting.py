@@ -43,7 +43,7 @@ async def restart(named: repositories.Named, asked: Asked) -> tuple[Proposed, Ke
     """
     keys: list[Key] = []
     async with proposing.opened(named, asked.proposal) as repository:
-        by = proposing.signature(named, asked.proposal.author)
+        by = proposing.signature(named, asked.proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await repositories.snapshot_of(repository, tip, named.path)
@@ -53,7 +53,7 @@ async def restart(named: repositories.Named, asked: Asked) -> tuple[Proposed, Ke
             _verify(snapshot, edited, manifest, asked)
             files = {(PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()}
             why = f"\n\n{asked.reason}" if asked.reason else ""
-            message = f"Restart {manifest.key}{why}\n\nSigned-off-by: {by.name} <{by.email}>\n"
+            message = f"Restart {manifest.key}{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
         return await proposing.propose(repository, asked.proposal, build), keys[-1]

@@ -45,7 +45,7 @@ async def roll_back_in(repository: Repository, named: repositories.Named, agent:
     if asked.to_revision is None and asked.to_commit is None:
         asked = replace(asked, to_revision=ledger.revision_before(agent).number)
     wanted = await _wanted(repository, agent, asked)
-    why = Why(asked.reason or _reason(agent, asked), proposing.signature(named, asked.proposal.author))
+    why = Why(asked.reason or _reason(agent, asked), proposing.signature(named, asked.proposal))
     ways: list[ledger.WayBack] = []
 
     async def build(tip: CommitId) -> CommitId:
@@ -69,4 +69,5 @@ async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> Wanted:
 def _reason(agent: Agent, asked: Asked) -> str:
     where = f"revision {asked.to_revision}" if asked.to_revision is not None else f"commit {asked.to_commit}"
     text = f"Back to {where} of {agent.key}."
-    return text if agent.health.state is HealthState.HEALTHY else f"{text}\n\n{agent.health.state}: {agent.health.message}"
+    ill = agent.health.state in (HealthState.DEGRADED, HealthState.FAILED)
+    return text if not ill else f"{text}\n\n{agent.health.state}: {agent.health.message}"

@@ -44,14 +44,14 @@ async def take(named: repositories.Named, key: Key, drifted: Drifted, asked: Ask
     if not changes:
         raise errors.Refused(f"{key} was deleted in the cluster: take its file away, or let it be made anew")
     async with proposing.opened(named, asked.proposal) as repository:
-        by = proposing.signature(named, asked.proposal.author)
+        by = proposing.signature(named, asked.proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await repositories.snapshot_of(repository, tip, named.path)
             edited = _edited(snapshot, key, changes, asked.target)
             files = {(PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()}
             why = asked.reason or f"It was {drift.words(drifted)}."
-            message = f"Take the change of {key} into Git\n\n{why}\n\nSigned-off-by: {by.name} <{by.email}>\n"
+            message = f"Take the change of {key} into Git\n\n{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
         return await proposing.propose(repository, asked.proposal, build)

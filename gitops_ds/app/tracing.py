@@ -56,7 +56,8 @@ def found(agents: Sequence[Agent], kind: str, name: str, namespace: str) -> list
     ]
     if not entries:
         inside = f" in namespace {namespace}" if namespace else ""
-        raise errors.NotFound(f"no pod of a DaemonSet is, or runs on, {kind}/{name}{inside}", 404, "NotFound")
+        what = {"pod": "is the pod", "node": "runs on the node", "commit": "runs a template of the commit"}[kind]
+        raise errors.NotFound(f"no pod of a DaemonSet{inside} {what} {name}", 404, "NotFound")
     return entries
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -20,6 +21,8 @@ def demo(**given: Any) -> int:
     from gitops_ds.app import demo as story
     from gitops_ds.cluster.simulated import virtual_time
 
+    # As Ctrl-C: what the story keeps in directories of its own is removed on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if sys.stdout.isatty() and not given["quiet"]:
             _with_table(given)

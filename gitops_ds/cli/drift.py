@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @options.option("--branch", help="The branch to push to; default: the one that is checked out, or the server's default.")
 @options.option("--reason", default="", help="Why, for the message.")
 @options.option("--author", metavar="'NAME <MAIL>'", help="Who writes the commit; default: Git's user.name and user.email.")
+@options.option("--signoff", is_flag=True, help="End the message in your Signed-off-by line, as git commit --signoff does.")
 @options.option("--exit-code", is_flag=True, help="Exit 1 when something was changed.")
 @options.written_to
 @options.connection

@@ -13,7 +13,7 @@ from gitops_ds.cli import options, table
 @click.command()
 @click.argument("name", required=False, default="")
 @options.option("--warnings", is_flag=True, help="Only what somebody should look at.")
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common

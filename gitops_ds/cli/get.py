@@ -12,7 +12,7 @@ from gitops_ds.cli import options, table
 
 @click.command()
 @click.argument("resource", required=False, default="ds", type=click.Choice(["ds", "daemonset", "daemonsets"]))
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "wide", "json", "yaml")
 @options.common
@@ -47,7 +47,7 @@ async def _get(given: dict[str, Any]) -> int:
 @click.argument("name", required=False)
 @options.option("--nodes", is_flag=True, help="One line a node.")
 @options.option("--watch", is_flag=True, help="Again whenever something changed.")
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common

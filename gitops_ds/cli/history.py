@@ -15,7 +15,7 @@ from gitops_ds.cli import options, table
 @options.option("--revision", "number", type=int, help="Print the template of that revision.")
 @options.option("--diff", "pair", nargs=2, type=int, help="Compare the templates of two revisions.")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common

@@ -99,8 +99,10 @@ repository = _repository("the work tree as it stands; of a URL, the tip of the d
 committed_repository = _repository("the last commit, never what the work tree has beside it")
 cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")
+# Of a command that looks for a DaemonSet.
+in_namespace = option("-n", "--namespace", default="", help="The namespace that is looked at; default: all.")
 # Of a command that writes a commit.
-written_to = together(directory, inside, allow, cluster_name, namespace)
+written_to = together(directory, inside, allow, cluster_name, in_namespace)
 access = together(
     option("--kubeconfig", help="The kubeconfig file; default: as kubectl."),
     option("--context", help="The context of the kubeconfig."),

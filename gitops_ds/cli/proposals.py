@@ -17,6 +17,7 @@ proposal = options.together(
     options.option("--branch", help="The branch to push to; default: the one that is checked out, or the server's default."),
     options.option("--reason", default="", help="Why, for the message."),
     options.option("--author", metavar="'NAME <MAIL>'", help="Who writes the commit; default: Git's user.name and user.email."),
+    options.option("--signoff", is_flag=True, help="End the message in your Signed-off-by line, as git commit --signoff does."),
 )
 
 pull_request = options.together(
@@ -40,7 +41,7 @@ def asked(given: dict[str, Any]) -> Proposal:
     if given.get("pull_request"):
         kind = Kind(given["forge"]) if given["forge"] else None
         forge = forging.Named(kind, given["url"], given["project"], given["allow_http"])
-    return Proposal(given["branch"], given["push"], given["author"], forge)
+    return Proposal(given["branch"], given["push"], given["author"], forge, given["signoff"])
 
 
 def show(given: dict[str, Any], kind: str, done: Proposed, where: str, **more: Any) -> None:

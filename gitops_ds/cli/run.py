@@ -60,7 +60,7 @@ async def _run(given: dict[str, Any]) -> None:
         if as_json:
             if found := words.as_json(told):
                 click.echo(orjson.dumps(found), err=True)
-        elif line := words.line(told):
+        elif line := words.dated(told):
             options.say(line)
 
     await service.run(settings, emit, options.say, at_desk=given["settings"] is None)

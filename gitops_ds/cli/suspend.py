@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 @click.command()
 @click.argument("agent", required=False)
-@options.namespace
+@options.in_namespace
 @asking.service
 def suspend(**given: Any) -> int:
     """Write nothing for the repository, or for one agent, until it is resumed; what would be written is still told."""
@@ -25,7 +25,7 @@ def suspend(**given: Any) -> int:
 
 @click.command()
 @click.argument("agent", required=False)
-@options.namespace
+@options.in_namespace
 @asking.service
 def resume(**given: Any) -> int:
     """Write again for the repository, or for one agent."""

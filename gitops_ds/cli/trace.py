@@ -14,7 +14,7 @@ from gitops_ds.cli import options, table
 @click.argument("what")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
 @options.inside
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common

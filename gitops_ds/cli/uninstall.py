@@ -13,6 +13,7 @@ from gitops_ds.model.plural import counted
 
 @click.command()
 @options.option("--owner", default="", help="Only what this owner applied (the value of the label gitops-ds.io/owner).")
+@options.option("--all", "all_owners", is_flag=True, help="What every owner applied, where there are several.")
 @options.option("--dry-run", is_flag=True, help="Only say what would be handed back.")
 @options.option("--yes", is_flag=True, help="Don't ask.")
 @options.connection
@@ -33,6 +34,9 @@ async def _uninstall(given: dict[str, Any]) -> int:
         if given["dry_run"]:
             _show(given, what, handed_back=0)
             return 0
+        if len(what.owners) > 1 and not given["all_owners"]:
+            owners = ", ".join(sorted(what.owners))
+            raise click.UsageError(f"several repositories have objects here: name one with --owner ({owners}), or all with --all")
         await uninstalling.must_be_stopped(cluster, namespace)
         question = f"Hand back {counted(len(what.objects), 'object')} of {', '.join(sorted(what.owners)) or 'nobody'}?"
         if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
@@ -59,3 +63,5 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
         )
     if not given["dry_run"]:
         click.echo(f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl delete -k deploy/")
+        stays = "the label app.kubernetes.io/managed-by, the annotation kubernetes.io/change-cause, and events until they expire"
+        options.say(f"what stays: {stays}")

@@ -14,7 +14,7 @@ from gitops_ds.cli import options
 @options.option("--commit", metavar="SHA", default="", help="The commit that it shall run, or a later one.")
 @options.option("--timeout", type=options.Duration(), default="10m", show_default=True, help="How long at most: 90s, 10m.")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
-@options.namespace
+@options.in_namespace
 @options.connection
 @options.output("text", "json")
 @options.common

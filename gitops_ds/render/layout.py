@@ -1,6 +1,6 @@
 """What a repository says of itself: gitops-ds.yaml, environments/, clusters/, and which agents there are.
 
-Read leniently: `validate.schema` complains of unknown keys and wrong types at their lines; here only what can be used counts.
+Read leniently: `validate.own` complains of unknown keys and wrong types at their lines; here only what can be used counts.
 """
 
 from __future__ import annotations

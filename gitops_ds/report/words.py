@@ -202,6 +202,12 @@ def matters(told: Record, least: str) -> bool:
     return LEVELS.index(level(told)) >= LEVELS.index(least)
 
 
+def dated(told: Record) -> str:
+    """The words of a record after its time (UTC) and level, as a log has them; empty where there are none."""
+    words = line(told)
+    return f"{timestamps.text(told.at)} {level(told):<7} {words}" if words else ""
+
+
 def past(operation: str) -> str:
     """`create` as `created`."""
     return operation + ("d" if operation.endswith("e") else "ed")

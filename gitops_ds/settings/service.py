@@ -26,7 +26,6 @@ from gitops_ds.source import allowed
 from gitops_ds.source.allowed import PROGRAMS, Allowed
 
 # Known to the schema, without effect in this version.
-_NOT_YET: tuple[str, ...] = ()
 _NOT_YET_INSIDE = {
     "repository": ("author",),
     "cluster": ("qps",),
@@ -121,8 +120,7 @@ def read(file: str) -> Service:
 
 def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
     """The settings of a document that its schema found right."""
-    idle = [name for name in _NOT_YET if name in told]
-    idle += [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if _is_said(told.get(group), name)]
+    idle = [f"{group}.{name}" for group, some in _NOT_YET_INSIDE.items() for name in some if _is_said(told.get(group), name)]
     idle += [
         f"repositories.{name}" for name in _NOT_YET_INSIDE["repository"] for one in told.get("repositories") or () if name in one
     ]

@@ -227,7 +227,8 @@ def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
 def unknown(revision: Revision, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
     """The error for a revision that the server does not have, with the names that come near."""
     if not refs:
-        return errors.RevisionUnknown(f"{where} is empty: push a first commit, then try again")
+        advice = "push a first one" if ":" in where else "commit, or push, a first one"
+        return errors.RevisionUnknown(f"{where} has no commit yet: {advice}")
     names = [r.split("/", 2)[2] for r in refs if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")]
     wanted = show(revision).rsplit(" ", 1)[-1]
     # `origin/main` is what a clone calls `main` of its server.

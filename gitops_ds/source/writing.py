@@ -18,12 +18,16 @@ from gitops_ds.source.signing import Signing
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all)."""
+    """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all).
+
+    `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of Origin.
+    """
 
     name: str
     email: str
     at: datetime
     signing: Signing | None = None
+    signoff: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError for what would break the commit's own format."""
@@ -152,10 +156,9 @@ def _changed_tree(bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[st
 
 
 def _commit(bare: Bare, made: str, parent: CommitId, message: str, by: Signature) -> CommitId:
-    """A commit with a Signed-off-by line at the end of its message."""
-    signed = f"Signed-off-by: {by.name} <{by.email}>"
-    whole = message.rstrip() + "\n"
-    text = whole if signed in whole else f"{whole}\n{signed}\n"
+    text = message.rstrip() + "\n"
+    if by.signoff:
+        text += f"\nSigned-off-by: {by.name} <{by.email}>\n"
     if by.signing is None:
         return _loose_commit(bare, made, (parent,), by, text)
     with signing.prepared(by.signing) as (words, environment):

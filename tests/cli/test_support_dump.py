@@ -351,3 +351,10 @@ def test_on_a_real_cluster_what_is_forbidden_is_told(tmp_path: Path, control_pla
     found = json.loads(all_of_it.stdout)
     assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(found["parts"])
     assert [line.partition(":")[0] for line in found["unread"]] == ["logs and metrics"]
+
+
+def test_the_versions_are_of_every_library_that_the_program_needs() -> None:
+    wanted = {"aiohttp", "jinja2", "prometheus-client", "rich", "uvloop", "kubernetes"}
+    assert wanted <= set(dumping._libraries())
+    assert "pydantic" not in dumping._libraries()
+    assert "ruff" not in dumping._libraries()

@@ -108,3 +108,23 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
             renewing.cancel()
 
     virtual_time.run(scene())
+
+
+@pytest.mark.controlplane
+@pytest.mark.xdist_group("control-plane")
+def test_several_owners_are_not_handed_back_unless_all_are_meant(control_plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+    plane, state = control_plane, f"uninstall-{next(_numbers)}"
+    for name in ("one", "two"):
+        fleet = tmp_path / name
+        fleet.mkdir()
+        (fleet / "agent.json").write_text(json.dumps(daemonset(f"several-{name}")))
+        for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "One agent")):
+            subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+        applied = program(plane, state, "apply", "-C", fleet)
+        assert applied.returncode == 0, applied.stderr
+    refused = program(plane, state, "uninstall", "--yes")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "several repositories have objects here: name one with --owner" in refused.stderr
+    done = program(plane, state, "uninstall", "--yes", "--all")
+    assert (done.returncode, done.stdout.split(";")[0]) == (0, "2 objects handed back")
+    assert "what stays: the label app.kubernetes.io/managed-by" in done.stderr

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -172,7 +173,7 @@ def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None
 
 def test_an_empty_repository_and_an_unknown_branch_say_so(upstream: Upstream) -> None:
     for wanted in (Head(), MAIN, Named("main")):
-        with pytest.raises(errors.RevisionUnknown, match=r"is empty|no branch main"):
+        with pytest.raises(errors.RevisionUnknown, match=r"has no commit yet|no branch main"):
             use(upstream, lambda r, w=wanted: r.tip(w))  # type: ignore[misc]
     upstream.commit({"a.yaml": "x"})
     with pytest.raises(errors.RevisionUnknown, match="did you mean main"):
@@ -277,7 +278,6 @@ def test_a_revert_of_a_commit_in_the_middle_keeps_what_came_after(upstream: Upst
     message = [line.strip() for line in shown.split("diff --git")[0].splitlines()[4:]]
     assert message == [
         'Revert "a new image"', "", "nodes a and b crash", "", f"This reverts commit {bad}.", "",
-        "Signed-off-by: Bot <bot@example.com>", "",
     ]  # fmt: skip
     assert "-a: 9  # bad\n+a: 1" in shown
 
@@ -565,3 +565,17 @@ def test_many_fetches_leave_few_packs(upstream: Upstream) -> None:
 def test_an_author_that_would_break_a_commit_is_refused(name: str, email: str) -> None:
     with pytest.raises(errors.UsageError, match="no author"):
         Signature(name, email, AT)
+
+
+def test_a_commit_is_signed_off_only_by_one_who_says_so(upstream: Upstream) -> None:
+    upstream.commit({"a.yaml": FIVE})
+
+    async def work(repository: Repository) -> list[bool]:
+        tip = await fetched(repository)
+        shown = []
+        for by in (BOT, replace(BOT, signoff=True)):
+            commit = await repository.commit_files(tip, {"new.yaml": b"x"}, "One file", by)
+            shown.append("Signed-off-by: Bot <bot@example.com>" in await repository.show(commit))
+        return shown
+
+    assert use(upstream, work) == [False, True]
