@@ -76,9 +76,10 @@ def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(tmp_path: Path
     plane.kubectl("apply", "-k", str(deploy.DEPLOY / "crd"))
     plane.kubectl("wait", "--for=condition=Established", "crd/agentstatuses.gitops-ds.io")
     plane.kubectl("create", "namespace", "tools")
-    parts = [f"rights/{part}" for part in ("secrets", "rbac", "credentials", "templates")]
+    parts = [f"rights/{part}" for part in ("secrets", "rbac", "credentials", "templates", "template-secrets")]
     rights.installed(plane, tmp_path / "overlay", "pace", *parts)
-    since = rights.bound(plane, "tools", "gitops-ds-templates")
+    rights.bound(plane, "tools", "gitops-ds-templates")
+    since = rights.bound(plane, "tools", "gitops-ds-template-secrets")
     with gitservers.http_git_server(tmp_path / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit({"all.json": scenes.documents(*scenes.powerful("more", "one"))})
