@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.controller import fleet, state
@@ -17,8 +18,12 @@ from gitops_ds.controller.standing import Standings
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
+from gitops_ds.model.record import Record, WatchFailed
 
+T = TypeVar("T")
+# Errors of a list or a watch that only a person can mend.
+_LASTING = (errors.Forbidden, errors.Unauthorized, errors.NotFound, errors.BadRequest, errors.Invalid)
 ASK_SECONDS = 2.0  # between two looks at the deployer's state, while it has not come to the commit
 
 
@@ -41,7 +46,7 @@ async def attend(cluster: Cluster, state_namespace: str, awaited: Awaited, say: 
     """The agent when it is as wanted. Each news is said once.
 
     Raises RolloutFailed when its template fails, TimedOut with what is missing, NotFound where there is no such DaemonSet and no
-    commit is waited for that could bring it.
+    commit is waited for that could bring it, and ClusterError at once for what can't be read without a person's help.
     """
     told = ""
 
@@ -51,36 +56,118 @@ async def attend(cluster: Cluster, state_namespace: str, awaited: Awaited, say: 
             told = news
             say(news)
 
+    await cluster.version()  # an API server that is not there is an error at once
     try:
-        async with asyncio.timeout(awaited.seconds), _watching(cluster, awaited.clock) as standings:
-            while awaited.commit and (missing := await _missing(cluster, state_namespace, awaited, standings)):
-                tell(missing)
-                await asyncio.sleep(ASK_SECONDS)
-            return await _rolled_out(standings, awaited, tell)
+        async with asyncio.timeout(awaited.seconds), watching(cluster, awaited.clock, tell) as watched:
+            return await watched.unless_failed(_attend(cluster, state_namespace, awaited, (watched, tell)))
     except TimeoutError:
         raise errors.TimedOut(f"not done after {awaited.seconds:g} seconds: {told or 'the cluster was not read'}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How all agents stand, kept current by watches; `failure` gets the error that ends them."""
+
+    standings: Standings
+    controller: Controller
+    failure: asyncio.Future[None]
+
+    async def unless_failed(self, work: Awaitable[T]) -> T:
+        """The result of the work, or the error of the watches as soon as they have one."""
+        task = asyncio.ensure_future(work)
+        try:
+            waited: set[asyncio.Future[Any]] = {task, self.failure}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self.failure.result()
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 @asynccontextmanager
-async def _watching(cluster: Cluster, clock: Callable[[], float]) -> AsyncIterator[Standings]:
-    """How all agents stand, from the moment when each was looked at."""
-    controller = Controller(cluster, Powers.PACE, lambda _: None, clock=clock, chance=random.random)
+async def watching(cluster: Cluster, clock: Callable[[], float], say: Callable[[str], None]) -> AsyncIterator[Watched]:
+    """Watches while the context is open. `say` gets the errors that pass by themselves."""
+    failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(told: Record) -> None:
+        if isinstance(told, WatchFailed) and not failure.done():
+            if isinstance(told.error, _LASTING):
+                failure.set_exception(told.error)
+            else:
+                say(f"{told.resource.plural}: {told.error}; tried again")
+
+    def over(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not failure.done() and (error := task.exception()) is not None:
+            failure.set_exception(error)
+
+    controller = Controller(cluster, Powers.PACE, hear, clock=clock, chance=random.random)
     standings = Standings(controller, dict, clock)
-    changes = standings.changed()
     tasks = [asyncio.create_task(controller.run()), asyncio.create_task(standings.run())]
+    for task in tasks:
+        task.add_done_callback(over)
     try:
-        await controller.synced.wait()
-        while len(standings.agents()) < len(controller.keys):
-            await anext(changes)
-        yield standings
+        yield Watched(standings, controller, failure)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        failure.cancel()
 
 
-async def _missing(cluster: Cluster, state_namespace: str, awaited: Awaited, standings: Standings) -> str:
+async def looked(watched: Watched) -> None:
+    """Returns when every agent was looked at once."""
+    changes = watched.standings.changed()
+    await watched.controller.synced.wait()
+    while len(watched.standings.agents()) < len(watched.controller.keys):
+        await anext(changes)
+
+
+async def _attend(cluster: Cluster, state_namespace: str, awaited: Awaited, heard: tuple[Watched, Callable[[str], None]]) -> Agent:
+    watched, tell = heard
+    standings, generation, includes = watched.standings, 0, Includes(awaited.includes)
+    await looked(watched)
+    while awaited.commit:
+        try:
+            missing = await _missing(cluster, state_namespace, (awaited, includes), standings)
+            if not missing:
+                # The watch may still show the object as it was before the commit.
+                generation = await _generation(cluster, fleet.find(standings.agents(), awaited.name, awaited.namespace).key)
+                break
+            tell(missing)
+        except errors.GitopsError as error:
+            if not error.retryable:
+                raise
+            tell(f"{error}; tried again")
+        await asyncio.sleep(ASK_SECONDS)
+    return await _rolled_out(standings, awaited, tell, generation)
+
+
+async def _generation(cluster: Cluster, key: Key) -> int:
+    """The generation that is to be rolled out, as the API server has it now."""
+    return int((await cluster.get(DAEMONSET, key.namespace, key.name))["metadata"].get("generation") or 0)
+
+
+class Includes:
+    """Answers of Git, each asked for once: whether a commit has the awaited one before it."""
+
+    def __init__(self, ask: Callable[[CommitId], Awaitable[bool]] | None) -> None:
+        """Nothing is known yet."""
+        self._ask, self._known = ask, dict[CommitId, bool]()
+
+    async def has(self, commit: CommitId) -> bool:
+        """False where no Git is at hand."""
+        if self._ask is None:
+            return False
+        if commit not in self._known:
+            self._known[commit] = await self._ask(commit)
+        return self._known[commit]
+
+
+async def _missing(cluster: Cluster, state_namespace: str, wanted: tuple[Awaited, Includes], standings: Standings) -> str:
     """What stands between the DaemonSet and the commit; empty when the commit, or one that has it before it, was applied."""
+    awaited, includes = wanted
     try:
         agent = fleet.find(standings.agents(), awaited.name, awaited.namespace)
     except errors.NotFound as error:
@@ -90,15 +177,19 @@ async def _missing(cluster: Cluster, state_namespace: str, awaited: Awaited, sta
     applied = known.last_good if known else None
     if carries.startswith(awaited.commit) or (applied and applied.startswith(awaited.commit)):
         return ""
-    if applied and awaited.includes and await awaited.includes(applied):
+    if applied and await includes.has(applied):
         return ""
     return f"{agent.key} is at commit {short(applied or carries) or 'none'}, and {short(awaited.commit)} is not applied yet"
 
 
-async def _rolled_out(standings: Standings, awaited: Awaited, tell: Callable[[str], None]) -> Agent:
+async def _rolled_out(standings: Standings, awaited: Awaited, tell: Callable[[str], None], generation: int) -> Agent:
+    """The agent when `generation` of its DaemonSet, or a later one, is rolled out."""
     changes = standings.changed()
     while True:
         agent = fleet.find(standings.agents(), awaited.name, awaited.namespace)
+        if agent.seen.daemonset.generation < generation:
+            await anext(changes)
+            continue
         tell(f"{agent.health.state}: {agent.health.message}")
         if agent.health.state is HealthState.FAILED:
             raise errors.RolloutFailed(f"{agent.key}: {agent.health.message}")

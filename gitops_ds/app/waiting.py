@@ -25,7 +25,12 @@ async def for_rollouts(
     async with clusters.opened(connection, facts) as cluster:
         while keys:
             for key in list(keys):
-                seen = rollout_status.judge(await cluster.get(DAEMONSET, key.namespace, key.name))
+                try:
+                    seen = rollout_status.judge(await cluster.get(DAEMONSET, key.namespace, key.name))
+                except errors.ClusterError as error:
+                    if not error.retryable:
+                        raise
+                    seen = rollout_status.RolloutStatus(False, f"{error}; tried again")
                 if seen.message != told[key]:
                     say(f"{key}: {seen.message}")
                     told[key] = seen.message

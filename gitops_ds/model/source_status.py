@@ -58,9 +58,9 @@ class SourceChanged(Record):
     before: Condition
 
     @property
-    def news(self) -> bool:
-        """Whether people should read it: trouble, and the end of trouble."""
-        return not {self.status.condition, self.before} <= _QUIET
+    def recovered(self) -> bool:
+        """Whether it is the end of trouble."""
+        return self.status.condition is Condition.SYNCED and self.before not in _QUIET
 
 
 _QUIET = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))

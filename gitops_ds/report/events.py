@@ -203,7 +203,7 @@ def _source(heard: source_status.SourceChanged, state: About) -> Told | None:
     match heard.status.condition:
         case Condition.PARTLY_APPLIED:
             return Told(state, reason, message, warning=True)
-        case Condition.SYNCED if heard.news:
+        case Condition.SYNCED if heard.recovered:
             return Told(state, reason, message)
         case _:
             return None

@@ -45,7 +45,7 @@ def _said(told: Record) -> str | None:
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
-        case SourceChanged(status=status, before=before) if told.news:
+        case SourceChanged(status=status, before=before) if told.recovered:  # trouble has lines of its own
             return f"repository {status.repository}: {status.condition} (was {before}): {status.message}"
         case news.NotTold(receiver=receiver, message=message, lost=lost):
             return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")

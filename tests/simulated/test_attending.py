@@ -12,10 +12,11 @@ from gitops_ds import errors
 from gitops_ds.app import attending
 from gitops_ds.app.attending import Awaited
 from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.cluster.simulated.requests import Request
 from gitops_ds.controller import state
 from gitops_ds.model import names
 from gitops_ds.model.deployment import State
-from gitops_ds.model.objects import DAEMONSET, CommitId
+from gitops_ds.model.objects import DAEMONSET, POD, CommitId
 from tests.simulated.stand import Stand, daemonset, play, stand
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
@@ -117,5 +118,61 @@ def test_under_on_delete_a_commit_is_there_when_the_last_old_pod_is_gone() -> No
             await attend(there)  # nothing is wrong
             with pytest.raises(errors.TimedOut):
                 await attend(there, commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            await attend(there, commit=OLD)
+            late = there.cluster.client("late")
+            awaited = Awaited("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
+            waiting = asyncio.create_task(attending.attend(late, "gitops-ds", awaited, lambda _: None))
+            await asyncio.sleep(5)
+            late.lag = lambda _: 5.0
+            await there.edit("agent:2")
+            await apply_by(there, NEW)
+            agent = await waiting
+            body = await there.people.get(DAEMONSET, "default", "agent")
+            assert agent.seen.daemonset.generation == body["metadata"]["generation"] == 2
+            assert await there.pods() == {(f"node-{index}", "agent:2"): 1 for index in range(3)}
+
+    play(scene)
+
+
+def without_pods(request: Request) -> errors.ClusterError | None:
+    listing = (request.verb, request.resource) == ("list", POD)
+    return errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden") if listing else None
+
+
+def test_what_may_not_be_read_is_an_error_at_once() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            blind = there.cluster.client("blind", faults=without_pods)
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(errors.Forbidden):
+                await attending.attend(blind, "gitops-ds", Awaited("ds/agent", clock=virtual_time.clock()), lambda _: None)
+            assert asyncio.get_running_loop().time() - began < 5
+
+    play(scene)
+
+
+def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
+    asked: list[CommitId] = []
+
+    async def never(commit: CommitId) -> bool:
+        asked.append(commit)
+        return False
+
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=60, includes=never)
+            assert asked == [OLD]
 
     play(scene)
