@@ -141,13 +141,14 @@ class ClusterError(GitopsError):
     """The API server refused, failed or was silent.
 
     `status` is the HTTP status (0 where there was no reply), `reason` the reason of the Status object, `causes` its
-    `details.causes` as dictionaries.
+    `details.causes` as dictionaries. `said`: the API server's own message, for where advice does not belong.
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
 
     def __init__(self, message: str, status: int = 0, reason: str = "", causes: tuple[dict[str, str], ...] = ()) -> None:
         super().__init__(message)
         self.status, self.reason, self.causes = status, reason, causes
+        self.said = message
 
 
 class ClusterUnreachable(ClusterError):

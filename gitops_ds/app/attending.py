@@ -15,6 +15,7 @@ from gitops_ds.controller import fleet, state
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.controller.standing import Standings
+from gitops_ds.core import rivals
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
@@ -120,7 +121,7 @@ async def looked(watched: Watched) -> None:
     """Returns when every agent was looked at once."""
     changes = watched.standings.changed()
     await watched.controller.synced.wait()
-    while len(watched.standings.agents()) < len(watched.controller.keys):
+    while len(watched.standings.agents()) < sum(key.name != rivals.PROBE for key in watched.controller.keys):
         await anext(changes)
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from gitops_ds import errors
 from gitops_ds.app import checking, clusters, inventory, repositories
-from gitops_ds.controller import deploy, state
+from gitops_ds.controller import deploy, sources, state
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import PassEnded
+from gitops_ds.model.objects import short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.record import Emit
 from gitops_ds.model.snapshot import Snapshot
@@ -27,13 +28,17 @@ from gitops_ds.source import reading
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection."""
+    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection.
+
+    `force_local`: an apply goes on also beside a running service that wants another commit.
+    """
 
     cluster: str = ""
     namespace: str = ""
     connection: clusters.Connection = field(default_factory=clusters.Connection)
     inventory: str | None = None
     simulate: int | None = None
+    force_local: bool = False
 
 
 def prepared(snapshot: Snapshot, target: Target) -> Prepared:
@@ -95,10 +100,30 @@ async def apply(
 ) -> tuple[Plan, PassEnded]:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the last, without consent."""
     async with drafted(repository, snapshot, target, asked) as (place, draft):
+        if not target.force_local:
+            await refuse_beside_a_service(place, snapshot)
         if not asked.go_back:
             await _refuse_going_back(repository, draft)
         ended, _ = await deploy.carry_out(place, draft, asked, emit, time.time)
         return draft.plan, ended
+
+
+async def refuse_beside_a_service(place: deploy.Place, snapshot: Snapshot) -> None:
+    """Raises Refused where a running service would take the commit back: it follows the repository and wants another commit.
+
+    As `argocd app sync --local` beside an automatic sync policy: https://github.com/argoproj/argo-cd/issues/3614
+    """
+    try:
+        status = (await sources.known(place.cluster, place.namespace, place.clock())).get(place.owner)
+    except errors.Forbidden:
+        return  # who may not read the statuses is no worse off than before there were any
+    commit = snapshot.commit.id if snapshot.commit else None
+    if status is None or not status.active or commit == status.newest:
+        return
+    raise errors.Refused(
+        f"a running service follows {status.repository} here and would replace commit {short(commit)} by {short(status.newest)}: "
+        "push the commit, or `gitops-ds suspend` first; --force-local applies it all the same"
+    )
 
 
 async def _refuse_going_back(repository: repositories.Named, draft: deploy.Draft) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # --help imports none of these
 @options.option("--prune/--no-prune", default=False, help="Also delete what left Git, within the guards.")
 @options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
 @options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
+@options.option("--force-local", is_flag=True, help="Apply also beside a running service that wants another commit.")
 @options.option("--dry-run", is_flag=True, help="Only show the plan.")
 @options.option("--wait", is_flag=True, help="Return when every rollout is done.")
 @options.option(
@@ -46,7 +47,7 @@ async def _apply(given: dict[str, Any]) -> int:
     repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
-    target = passes.Target(given["cluster"], given["namespace"], connection)
+    target = passes.Target(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
     if given["revision"] is None and (more := await uncommitted.of(repository, snapshot)):
         options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])
     if given["dry_run"]:

@@ -5,6 +5,7 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/ and the reasons of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,7 @@ def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> er
     if kind is None:
         kind = errors.ServerFault if status >= 500 else errors.ClusterError
     error = kind(_sentence(status, message, who), status, reason, causes)
+    error.said = message
     if isinstance(error, errors.TooManyRequests | errors.ServerFault):
         seconds = retry_after or details.get("retryAfterSeconds")
         error.retry_after = _seconds(seconds, default=1.0 if status == 429 else 0.0)
@@ -57,10 +59,17 @@ def status_object(body: bytes) -> Mapping[str, Any]:
     return told if isinstance(told, dict) and told.get("kind") == "Status" else {}
 
 
+# The words of an authorizer; all other 403s come from admission, which no right changes.
+# https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
+_RBAC = re.compile(r'(?:User|user) "[^"]*" cannot |is attempting to grant RBAC permissions')
+
+
 def _sentence(status: int, message: str, who: str) -> str:
     match status:
         case 401:
             return f"the API server does not know the credentials of {who} (401 {message}): log in again, or name another --context"
+        case 403 if not _RBAC.search(message):
+            return f"{message} (403): an admission plugin or policy of the cluster refuses it"
         case 403:
             return f"{message} (403): grant that to the account of {who}, or use another"
         case 429:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.controller import sources, state
-from gitops_ds.core import cache, health
+from gitops_ds.controller import refused_pods, sources, state
+from gitops_ds.core import cache, health, rivals
 from gitops_ds.kinds import revisions, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
@@ -76,11 +76,24 @@ async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agen
     lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
     for resource, found in zip(cache.WATCHED, lists, strict=True):
         known.replace(resource, found.items, found.version)
-    seen = [one for key in known.keys if (one := known.observe(key, now)) is not None]
+    observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
+    seen = [one for one in observed if not rivals.is_probe(one.daemonset.raw)]
     owners = sorted({owner(one) for one in seen} - {""})
     states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
     followed = await _sources(cluster, state_namespace, now) if owners else {}
-    return tuple(Agent(one, health.judge(one), states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
+    healths = await _healths(cluster, seen, now)
+    return tuple(Agent(one, healths[one.daemonset.key], states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
+
+
+async def _healths(cluster: Cluster, seen: Sequence[Observation], now: float) -> Mapping[Key, Health]:
+    """As the service judges: with the reason why pods are refused, where nodes wait for one."""
+    found = {one.daemonset.key: health.judge(one) for one in seen}
+    if any(map(refused_pods.waits, found.values())):
+        why = await refused_pods.read(cluster, now)
+        for one in seen:
+            if refused_pods.waits(found[one.daemonset.key]) and (refused := why.get(one.daemonset.uid)):
+                found[one.daemonset.key] = health.judge(one, refused)
+    return found
 
 
 async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:

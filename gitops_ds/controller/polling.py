@@ -42,8 +42,11 @@ class Polling:
         self._hooked = self.clock()
         if self._found is not None and self._hooked - self._found <= TOGETHER:
             self.believed = True
+            self._hooked = self._found = None
 
     def found(self) -> None:
         """A new commit was seen."""
         self._found = self.clock()
         self.believed = self._hooked is not None and self._found - self._hooked <= TOGETHER
+        if self.believed:  # a webhook announces one commit: the next one needs a webhook of its own
+            self._hooked = self._found = None

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from gitops_ds.controller import fleet
 from gitops_ds.controller.fleet import Agent
-from gitops_ds.core import coverage, health, rollouts
+from gitops_ds.core import coverage, health, rivals, rollouts
 from gitops_ds.core.attribution import DEADLINE, Scope
 from gitops_ds.core.coverage import Lost
 from gitops_ds.core.health import Course
@@ -23,7 +23,7 @@ from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.record import ActionFailed, Emit, Performed, Record
+from gitops_ds.model.record import ActionFailed, Decided, Emit, Performed, Record
 from gitops_ds.model.source_status import SourceChanged, SourceStatus
 from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
@@ -108,6 +108,7 @@ class Standings:
         self._memories: dict[Key, _Memory] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
+        self._unplaced = frozenset[Key]()
         self._due: set[Key] = set(controller.keys)
         self._news = asyncio.Event()
         self._alarms: dict[Key, asyncio.TimerHandle] = {}
@@ -145,6 +146,9 @@ class Standings:
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
                 self._memory(key).refused = str(error)
                 self.wake({key})
+            case Decided(daemonset=key, decision=decision) if decision.unplaced or key in self._unplaced:
+                self._unplaced = self._unplaced | {key} if decision.unplaced else self._unplaced - {key}
+                self.refuse(key, next(iter(decision.unplaced.values()), ""))
             case Performed(daemonset=key, action=CreatePod()):
                 self._memory(key).refused = ""
             case _:
@@ -188,6 +192,8 @@ class Standings:
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
         before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
+        if seen is not None and rivals.is_probe(seen.daemonset.raw):  # our own, and no agent
+            return set()
         agent: Agent | None = None
         if seen is not None:
             owner = fleet.owner(seen)

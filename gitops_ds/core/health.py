@@ -33,11 +33,14 @@ class Judged:
     course: Course
 
 
-def judge(seen: Observation | None) -> Health:
-    """The health of a DaemonSet at a single look, which knows nothing of progress; None stands for one that is not there."""
+def judge(seen: Observation | None, refused: str = "") -> Health:
+    """The health of a DaemonSet at a single look, which knows nothing of progress; None stands for one that is not there.
+
+    `refused`: why its pods are refused just now, else empty.
+    """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
-    return follow(Course(), seen).health
+    return follow(Course(), seen, Scope(refused=refused)).health
 
 
 def follow(before: Course, seen: Observation, scope: Scope | None = None) -> Judged:

@@ -74,7 +74,7 @@ class Reporter:
                 return (Told(self._about(key), "SuccessfulDelete", f"Deleted pod: {pod.name}"),)
             case record.ActionFailed(daemonset=key, action=action, error=error):
                 reason, doing = _FAILURES.get(type(action), ("FailedHistory", "writing the history"))
-                return (Told(self._about(key), reason, f"Error {doing}: {error}", warning=True),)
+                return (Told(self._about(key), reason, f"Error {doing}: {error.said}", warning=True),)
             case standing.Standing(daemonset=key, uid=uid):
                 found = stands(heard, About(DAEMONSET.api_version, key.kind, key.namespace, key.name, uid))
                 return (found,) if found else ()

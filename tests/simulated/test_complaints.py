@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller import complaints
+from gitops_ds.controller import complaints, fleet, refused_pods
 from gitops_ds.controller.complaints import Complaints
 from gitops_ds.controller.loop import Powers
 from gitops_ds.controller.standing import Standings
@@ -85,7 +85,7 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
                 == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"
             )
             assert agent.health.tally.refused == 2
-            await asyncio.sleep(complaints.STILL + 2 * complaints.EVERY)
+            await asyncio.sleep(refused_pods.STILL + 2 * complaints.EVERY)
             assert found.agents()[0].health.tally.refused == 0
             await ended(running)
 
@@ -153,5 +153,22 @@ def test_what_an_event_says(event: dict[str, Any], words: str) -> None:
     about = {"kind": "DaemonSet", "uid": "u"}
     told = {"reason": "FailedCreate", "involvedObject": about, "lastTimestamp": "2026-03-01T00:00:00Z", "message": "no", **event}
     since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
-    found = complaints.latest([told], since).get("u", "")
+    found = refused_pods.latest([told], since).get("u", "")
     assert (words in found) == (bool(words) == bool(found))
+
+
+def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            found, running, uid = await begun(there, Asked(there))
+            await refuse(there, 1, uid)
+            await asyncio.sleep(3 * complaints.EVERY)
+            [service] = found.agents()
+            [looked] = await fleet.look(there.people, "gitops-ds", virtual_time.clock()())
+            assert (looked.health.state, looked.health.message) == (service.health.state, service.health.message)
+            assert looked.health.state is HealthState.DEGRADED
+            assert "exceeded quota" in looked.health.message
+            assert {entry["reason"] for entry in fleet.nodes(looked)} == {"Refused"}
+            await ended(running)
+
+    play(scene)

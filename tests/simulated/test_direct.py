@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller.standing import Standings
 from gitops_ds.kinds import pods
-from gitops_ds.model.decision import Decision
+from gitops_ds.model.decision import Decision, HealthState
 from gitops_ds.model.objects import POD
 from gitops_ds.model.record import Decided
 from tests.core.world import rolling
@@ -98,5 +100,24 @@ def test_an_update_in_place_of_a_pod_with_a_host_port_waits_for_the_port_and_wit
             await asyncio.sleep(60)
             assert await there.pods() == stand.each(2, "agent:1")
             assert set(last(there).unplaced) == {"node-0", "node-1"}
+
+    stand.play(scene)
+
+
+def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
+    async def scene() -> None:
+        async with stand.stand(1, asking("500")) as there:
+            controller = there.begin(direct=True)
+            await controller.synced.wait()
+            found = Standings(controller, dict, virtual_time.clock())
+            there.hearers.append(found.hear)
+            watching = asyncio.create_task(found.run())
+            await asyncio.sleep(30)
+            await there.edit("agent:2")
+            await asyncio.sleep(30)
+            [agent] = found.agents()
+            watching.cancel()
+            assert agent.health.state is HealthState.DEGRADED
+            assert "Insufficient cpu" in agent.health.message
 
     stand.play(scene)

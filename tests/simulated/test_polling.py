@@ -71,6 +71,16 @@ def test_a_commit_that_none_told_of_brings_the_polls_back_until_webhooks_work_ag
     assert 9 <= looks(polling, clock, 6000) <= 11
 
 
+def test_a_webhook_announces_one_commit_however_soon_the_next_one_is_found() -> None:
+    polling, clock = made(5.0)
+    polling.hooked()
+    polling.found()
+    assert polling.pause == 50.0
+    clock.now += 50
+    polling.found()
+    assert polling.pause == 5.0, "no webhook came for this one"
+
+
 def test_they_never_become_rarer_than_once_an_hour_nor_than_the_settings_say() -> None:
     for interval, pause in ((1.0, 10.0), (600.0, RAREST), (7200.0, 7200.0)):
         polling, _ = made(interval)

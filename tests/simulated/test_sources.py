@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from gitops_ds.app import followed
+from gitops_ds import errors
+from gitops_ds.app import followed, passes
 from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller import fleet, sources
+from gitops_ds.controller import deploy, fleet, sources
 from gitops_ds.model import guards
-from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.model.objects import CONFIG_MAP, CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceChanged
 from gitops_ds.report import events, metrics, news, words
 from gitops_ds.report.events import About
@@ -130,6 +133,25 @@ def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> N
         found = await sources.known(scene.cluster, "gitops-ds", now + sources.FRESH + sources.HEARTBEAT)
         assert not found["test"].active
         assert body["data"]["condition"] == "Synced"
+
+    play(script)
+
+
+def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        place = deploy.Place(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
+
+        def snapshot(commit: str) -> Snapshot:
+            return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
+
+        await passes.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+        with pytest.raises(errors.Refused, match="--force-local"):
+            await passes.refuse_beside_a_service(place, snapshot("f" * 40))
+        scene.loop.stop()
+        await asyncio.sleep(10)
+        await passes.refuse_beside_a_service(place, snapshot("f" * 40))
 
     play(script)
 
