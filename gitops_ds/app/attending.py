@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.controller import fleet, state
+from gitops_ds.controller import fleet, sources, state
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.loop import Controller, Powers
 from gitops_ds.controller.standing import Standings
@@ -123,6 +125,38 @@ async def looked(watched: Watched) -> None:
     await watched.controller.synced.wait()
     while len(watched.standings.agents()) < sum(key.name != rivals.PROBE for key in watched.controller.keys):
         await anext(changes)
+
+
+DESCRIBED = 5.0  # seconds for which what the owner remembers is not read again
+
+
+async def follow(cluster: Cluster, state_namespace: str, wanted: Awaited, show: Callable[[Agent | str], None]) -> None:
+    """Shows the agent, and again after each change, until it is cancelled; errors that pass by themselves are shown as text.
+
+    Raises NotFound where there is no such DaemonSet, and ClusterError for what can't be read without a person's help.
+    """
+    await cluster.version()
+    async with watching(cluster, wanted.clock, show) as watched:
+        await watched.unless_failed(_follow(cluster, state_namespace, wanted, (watched, show)))
+
+
+async def _follow(
+    cluster: Cluster, state_namespace: str, wanted: Awaited, heard: tuple[Watched, Callable[[Agent | str], None]]
+) -> None:
+    watched, show = heard
+    loop, read_at, known = asyncio.get_running_loop(), -math.inf, None
+    changes = watched.standings.changed()
+    await looked(watched)
+    while True:
+        agent = fleet.find(watched.standings.agents(), wanted.name, wanted.namespace)
+        if known is None or loop.time() - read_at >= DESCRIBED:
+            with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
+                known, read_at = await fleet.described(cluster, state_namespace, agent), loop.time()
+        show(replace(agent, state=known.state, source=known.source) if known else agent)
+        with contextlib.suppress(TimeoutError):  # a status that only its service writes shows with the next look
+            async with asyncio.timeout(sources.HEARTBEAT / 10):
+                while agent.key not in await anext(changes):
+                    pass
 
 
 async def _attend(cluster: Cluster, state_namespace: str, awaited: Awaited, heard: tuple[Watched, Callable[[str], None]]) -> Agent:

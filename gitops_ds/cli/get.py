@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitops_ds.cli import options, table
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.controller.fleet import Agent
 
 
 @click.command()
@@ -29,7 +32,7 @@ async def _get(given: dict[str, Any]) -> int:
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     now = time.time()
     async with clusters.opened(connection) as cluster:
-        agents = await fleet.look(cluster, connection.state_namespace, now)
+        agents = await fleet.look(cluster, connection.state_namespace, now, options.say)
     agents = tuple(agent for agent in agents if given["namespace"] in ("", agent.key.namespace))
     if given["output"] in ("json", "yaml"):
         document = {
@@ -57,28 +60,40 @@ def status(**given: Any) -> int:
 
 
 async def _status(given: dict[str, Any]) -> int:
-    import asyncio
-
     if not given["name"]:
         raise click.UsageError("NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the repositories")
 
-    from gitops_ds.app import clusters
+    from gitops_ds.app import attending, clusters
     from gitops_ds.controller import fleet
 
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    shown = ""
     async with clusters.opened(connection) as cluster:
-        while True:
-            now = time.time()
-            agent = fleet.find(await fleet.look(cluster, connection.state_namespace, now), given["name"], given["namespace"])
-            if given["output"] != "text":
-                document = {**fleet.as_json(agent), "nodes": fleet.nodes(agent)}
-                options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
-                return 0
-            text = table.agent(agent, now, nodes=given["nodes"])
-            if text != shown:
-                click.echo(text, nl=False)
-                shown = text
-            if not given["watch"]:
-                return 0
-            await asyncio.sleep(2)
+        if given["watch"] and given["output"] == "text":
+            which = attending.Awaited(given["name"], given["namespace"])
+            await attending.follow(cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show)
+            return 0
+        agents = await fleet.look(cluster, connection.state_namespace, time.time(), options.say)
+    agent = fleet.find(agents, given["name"], given["namespace"])
+    if given["output"] == "text":
+        _Printer(nodes=given["nodes"]).show(agent)
+        return 0
+    document = {**fleet.as_json(agent), "nodes": fleet.nodes(agent)}
+    options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+    return 0
+
+
+class _Printer:
+    """Prints an agent, and again when it reads otherwise."""
+
+    def __init__(self, *, nodes: bool) -> None:
+        self._nodes, self._shown = nodes, ""
+
+    def show(self, agent: Agent | str) -> None:
+        """An agent as text; a message goes to stderr."""
+        if isinstance(agent, str):
+            options.say(agent)
+            return
+        text = table.agent(agent, time.time(), nodes=self._nodes)
+        if text != self._shown:
+            click.echo(text, nl=False)
+            self._shown = text

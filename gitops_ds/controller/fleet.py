@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.controller import refused_pods, sources, state
 from gitops_ds.core import cache, health, rivals
-from gitops_ds.kinds import revisions, timestamps
+from gitops_ds.kinds import revisions, rollout_status, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
-from gitops_ds.model.decision import Health, Observation
+from gitops_ds.model.decision import Health, HealthState, Observation
 from gitops_ds.model.deployment import State
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, template_of
+from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 
@@ -70,19 +70,38 @@ class Agent:
         return Counter(pod.hash for pod in self.seen.pods if pod.node and not pod.terminating)
 
 
-async def look(cluster: Cluster, state_namespace: str, now: float) -> tuple[Agent, ...]:
-    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises ClusterError."""
-    known = cache.Cache()
-    lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
+async def look(
+    cluster: Cluster, state_namespace: str, now: float, say: Callable[[str], None] = lambda _: None
+) -> tuple[Agent, ...]:
+    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises ClusterError.
+
+    Without the right to list nodes, as with the ClusterRole view, the health is that of the DaemonSet's status, and `say` gets
+    what is missing.
+    """
+    known, may_see_nodes = cache.Cache(), True
+    lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True)
     for resource, found in zip(cache.WATCHED, lists, strict=True):
-        known.replace(resource, found.items, found.version)
+        if isinstance(found, errors.Forbidden) and resource == NODE:
+            may_see_nodes = False
+            known.replace(NODE, (), "")
+            say(f"{found.said}: nodes without a pod are not shown, and health is that of the DaemonSet's status")
+        elif isinstance(found, BaseException):
+            raise found
+        else:
+            known.replace(resource, found.items, found.version)
     observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
     seen = [one for one in observed if not rivals.is_probe(one.daemonset.raw)]
     owners = sorted({owner(one) for one in seen} - {""})
     states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
     followed = await _sources(cluster, state_namespace, now) if owners else {}
-    healths = await _healths(cluster, seen, now)
+    healths = await _healths(cluster, seen, now) if may_see_nodes else {one.daemonset.key: _by_status(one) for one in seen}
     return tuple(Agent(one, healths[one.daemonset.key], states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
+
+
+def _by_status(seen: Observation) -> Health:
+    """The health where nodes are unknown: the rule of `kubectl rollout status`."""
+    told = rollout_status.judge(seen.daemonset.raw)
+    return Health(HealthState.HEALTHY if told.done else HealthState.PROGRESSING, told.message)
 
 
 async def _healths(cluster: Cluster, seen: Sequence[Observation], now: float) -> Mapping[Key, Health]:
@@ -108,6 +127,14 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> State:
         return await state.load(cluster, namespace, id)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):  # a reader without that right still sees the fleet
         return State()
+
+
+async def described(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
+    """The agent with what its owner remembers and the status of its repository. Raises ClusterError."""
+    if not (id := owner(agent.seen)):
+        return agent
+    followed = await _sources(cluster, state_namespace, agent.seen.now)
+    return replace(agent, state=await _state(cluster, state_namespace, id), source=followed.get(id))
 
 
 def owner(seen: Observation) -> str:

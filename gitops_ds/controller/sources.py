@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader has no us
 
 HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
 FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status counts: one write may be missed
-EVERY = 5.0  # seconds at least between two writes
+BURST, EVERY = 5, 10.0  # writes at once; then one in so many seconds
+QUICK = 0.5  # seconds for the last write of a service that ends
 _LABEL = f"{names.DOMAIN}/source-of"  # label: the id of the owner
 _BYTES = 1024  # of a message
 
@@ -108,6 +109,7 @@ class Saver:
         self._cluster, (self._namespace, self._id), self._clock = cluster, place, clock
         self._status: SourceStatus | None = None
         self._changed = asyncio.Event()
+        self._full_at = 0.0  # when all writes of a burst are available again, in the event loop's time
 
     def show(self, status: SourceStatus, *, write: bool) -> None:
         """This is the status now; `write`: it says something else than the one before."""
@@ -124,7 +126,9 @@ class Saver:
             self._changed.clear()
             with contextlib.suppress(errors.GitopsError):
                 await self._save()
-            await asyncio.sleep(EVERY)
+            now = asyncio.get_running_loop().time()
+            self._full_at = max(self._full_at, now) + EVERY
+            await asyncio.sleep(max(0.0, self._full_at - now - BURST * EVERY))
 
     def rest(self) -> None:
         """Another replica says from now on how it is."""
@@ -136,7 +140,7 @@ class Saver:
             return
         self._status = replace(self._status, active=False)
         with contextlib.suppress(errors.GitopsError, TimeoutError):
-            async with asyncio.timeout(EVERY / 10):
+            async with asyncio.timeout(QUICK):
                 await self._save()
 
     async def _save(self) -> None:

@@ -13,10 +13,11 @@ from gitops_ds.app import attending
 from gitops_ds.app.attending import Awaited
 from gitops_ds.cluster.simulated import virtual_time
 from gitops_ds.cluster.simulated.requests import Request
-from gitops_ds.controller import state
+from gitops_ds.controller import fleet, state
 from gitops_ds.model import names
+from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import State
-from gitops_ds.model.objects import DAEMONSET, POD, CommitId
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId
 from tests.simulated.stand import Stand, daemonset, play, stand
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
@@ -174,5 +175,45 @@ def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
             with pytest.raises(errors.TimedOut):
                 await attend(there, commit=NEW, seconds=60, includes=never)
             assert asked == [OLD]
+
+    play(scene)
+
+
+def without_nodes(request: Request) -> errors.ClusterError | None:
+    listing = (request.verb, request.resource) == ("list", NODE)
+    return errors.Forbidden('nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden") if listing else None
+
+
+def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset_gives() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            viewer, said = there.cluster.client("viewer", faults=without_nodes), list[str]()
+            [agent] = await fleet.look(viewer, "gitops-ds", virtual_time.clock()(), said.append)
+            assert (agent.health.state, agent.health.message) == (HealthState.HEALTHY, "all 3 pods are available")
+            assert (agent.counts.desired, len(fleet.nodes(agent))) == (3, 3)
+            assert len(said) == 1
+            assert "nodes" in said[0]
+
+    play(scene)
+
+
+def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            person, shown = there.cluster.client("person"), list[fleet.Agent | str]()
+            awaited = Awaited("ds/agent", clock=virtual_time.clock())
+            following = asyncio.create_task(attending.follow(person, "gitops-ds", awaited, shown.append))
+            await asyncio.sleep(60)
+            await there.edit("agent:2")
+            await asyncio.sleep(240)
+            following.cancel()
+            last = shown[-1]
+            assert isinstance(last, fleet.Agent)
+            assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
+            assert person.count.by["list", "pods"] == 1
 
     play(scene)
