@@ -123,7 +123,8 @@ def _blocks(report: Report, about: About) -> Mapping[Severity, tuple[str, ...]]:
 
 
 def _item(finding: Finding, clusters: Sequence[str], report: Report, about: About) -> str:
-    parts = [_place(finding, report, about), f"**{prose(finding.rule)}**", code(str(finding.object)) if finding.object else ""]
+    named = finding.object and not finding.message.startswith(str(finding.object))  # else the message says of what
+    parts = [_place(finding, report, about), f"**{prose(finding.rule)}**", code(str(finding.object)) if named else ""]
     fix = f". Fix: {prose(finding.fix.words)}" if finding.fix else ""
     shown = ", ".join(map(code, clusters[:5])) + (f" and {len(clusters) - 5} more" if len(clusters) > 5 else "")
     return f"- {' '.join(filter(None, parts))}: {prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"

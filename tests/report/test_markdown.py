@@ -10,7 +10,7 @@ from hypothesis import given
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gitops_ds.model.finding import Place, Severity
+from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.report import findings, markdown
 from gitops_ds.report.findings import Changed, Report
 from gitops_ds.report.markdown import Section
@@ -146,3 +146,8 @@ def test_info_is_folded() -> None:
 @pytest.mark.parametrize("key", ["--> <b>", "a key", "Ünï", "", "x" * 500])
 def test_a_marker_is_one_comment(key: str) -> None:
     assert re.fullmatch(r"<!-- gitops-ds:report key=[\w./-]{1,100} v=1 -->", markdown.marker(key))
+
+
+def test_an_object_that_the_message_names_is_named_once() -> None:
+    gone = Finding("DS702", Severity.WARNING, f"{made.AGENT}: it is taken away", object=made.AGENT)
+    assert markdown.as_page(made.report(gone), made.about()).count(made.AGENT.name) == 1
