@@ -8,6 +8,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.deploy import containerfile
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,9 +35,8 @@ def template(**inputs: str) -> tuple[Any, str]:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Containerfile's instructions, lines joined."""
-    text = re.sub(r"^#.*\n", "", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE).replace("\\\n", "")
-    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())]
+    """The Containerfile's instructions, lines joined, with the defaults of its arguments."""
+    return containerfile.instructions()
 
 
 LOCK = ROOT / "requirements-runtime.lock"
