@@ -15,6 +15,7 @@ from gitops_ds import errors
 from gitops_ds.controller import informer, live
 from gitops_ds.controller.informer import Failing, Store
 from gitops_ds.controller.supervision import Supervisor, ended
+from gitops_ds.kinds.served import RESOURCES
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
@@ -103,12 +104,14 @@ class Caches:
     def _sink(self, resource: Resource, store: Store[Body]) -> informer.Sink:
         """Passes on to the store, and notes how old its picture is."""
         time = asyncio.get_running_loop().time
+        is_custom = (resource.group, resource.kind) not in RESOURCES
 
         def hear(told: informer.Told) -> None:
             if not isinstance(told, Failing):
                 self._current_at[resource] = time()
-            elif isinstance(told.error, errors.NotFound) and store.synced.is_set():
-                # The kind is not served any longer: its definition was deleted, and its objects with it.
+            elif isinstance(told.error, errors.NotFound) and store.synced.is_set() and is_custom:
+                # The kind is not served any longer: its definition was deleted, and its objects with it. A built-in kind is
+                # always served, so its 404 is the answer of something else, such as a proxy.
                 self._current_at[resource] = time()
                 store.hear(Listing((), store.version))
             store.hear(told)
@@ -128,8 +131,8 @@ class Caches:
             self._hurry.clear()
         try:
             async with asyncio.timeout(LAG):
-                for store in self._stores.values():
-                    await store.level.wait()
+                # All at once: a store whose watch fails is level for a moment only, after each of its lists.
+                await asyncio.gather(*(store.level.wait() for store in self._stores.values()))
         except TimeoutError:
             for store in self._stores.values():
                 store.expect_nothing()

@@ -15,13 +15,14 @@ from gitops_ds.controller import informer, perform, probe
 from gitops_ds.controller.informer import Failing, Told, WorldVersion
 from gitops_ds.core import decide
 from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds.core.repetition import Repetition
 from gitops_ds.core.rivals import Rivals
 from gitops_ds.core.rooms import Rooms
 from gitops_ds.core.shadow import Shadow
 from gitops_ds.core.workqueue import WorkQueue
 from gitops_ds.kinds import pods
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.decision import Action, Observation
+from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.record import Decided, Emit, Listed, WatchFailed
 
@@ -61,6 +62,7 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._refused: dict[Key, tuple[Action, ...]] = {}
+        self._repetitions: dict[Key, Repetition] = {}
         self._news = asyncio.Event()
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._heard: dict[Resource, float] = {}
@@ -253,6 +255,7 @@ class Controller:
             self._queue.forget(key)
             self._shadow.forget(key)
             self._refused.pop(key, None)
+            self._repetitions.pop(key, None)
             return False
         match self._powers:
             case Powers.PACE:
@@ -269,9 +272,14 @@ class Controller:
                 outcome = await perform.perform(stage, seen.daemonset, decision, self._refused.pop(key, ()))
                 if outcome.refused:
                     self._refused[key] = outcome.refused
-                failed = bool(outcome.errors or outcome.refused)
+                failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, decision)
                 self._come_back(key, decision.wake_after, outcome.wrote and not failed)
                 return failed
+
+    def _comes_to_nothing(self, key: Key, decision: Decision) -> bool:
+        """Whether what this decision writes was written again and again of late, and so comes to nothing."""
+        repetition = self._repetitions.setdefault(key, Repetition())
+        return repetition.note(map(perform.target, decision.actions), asyncio.get_running_loop().time())
 
     def _compare(self, seen: Observation) -> None:
         """A turn that performs nothing: it tells what would be done, and whether somebody else did so."""

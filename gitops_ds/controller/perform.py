@@ -70,7 +70,7 @@ class Outcome:
 
 async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision, refused: Collection[Action] = ()) -> Outcome:
     """Performs it; of pods to create or delete those that were refused the last time come last, so that they hold up no other."""
-    turn = _Turn(stage, daemonset, frozenset(map(_target, refused)))
+    turn = _Turn(stage, daemonset, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -122,7 +122,7 @@ class _Turn:
     async def _slowly(self, actions: Sequence[CreatePod | DeletePod]) -> list[ClusterError]:
         """Batches of 1, 2, 4 and so on: when every create is refused (a quota, a webhook), few are tried."""
         done, batch = 0, 1
-        ordered = sorted(actions, key=lambda action: _target(action) in self.last) if self.last else actions
+        ordered = sorted(actions, key=lambda action: target(action) in self.last) if self.last else actions
         while done < len(ordered):
             errors = await self._together(ordered[done : done + batch])
             if errors:
@@ -321,7 +321,7 @@ def _owns(daemonset: DaemonSet, owner: Owner | None) -> bool:
     return owner is not None and owner.uid == daemonset.uid
 
 
-def _target(action: Action) -> str:
+def target(action: Action) -> str:
     """What an action is about: a node, or an object."""
     return action.node if isinstance(action, CreatePod) else str(action.key)
 

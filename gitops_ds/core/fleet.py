@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gitops_ds.kinds import eligibility
+from gitops_ds.kinds import eligibility, revisions
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
@@ -38,11 +38,15 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's."""
+    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's.
+
+    `outdated` are the hashes of the known revisions with another template.
+    """
 
     seen: Observation
     hash: str
     spots: tuple[Spot, ...]
+    outdated: frozenset[str] = frozenset()
 
     @property
     def desired(self) -> int:
@@ -53,12 +57,13 @@ class Fleet:
         """Whether a pod runs the wanted template.
 
         The template generation counts too: after a revision was replaced by an equal one, pods carry the hash of the lost one, and
-        must not restart for that (`IsPodUpdated` upstream).
+        must not restart for that (`IsPodUpdated` upstream). It does not count beside the hash of a revision with another template:
+        a DaemonSet that was deleted and created again counts its generations from 1, and adopts pods of earlier ones.
         """
         if self.hash and pod.hash == self.hash:
             return True
         generation = self.seen.daemonset.template_generation
-        return bool(generation) and pod.template_generation == generation
+        return bool(generation) and pod.template_generation == generation and pod.hash not in self.outdated
 
     def available(self, pod: Pod) -> bool:
         """Whether a pod counts as available now."""
@@ -81,7 +86,9 @@ def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
     if by_node:
         spots += [_spot(node, None, there) for node, there in by_node.items()]
         spots.sort(key=lambda spot: spot.node)
-    return Fleet(seen, hash, tuple(spots))
+    template = seen.daemonset.template
+    others = (revision for revision in seen.revisions if not revisions.same_template(revision.template, template))
+    return Fleet(seen, hash, tuple(spots), frozenset(revision.hash or revision.name for revision in others))
 
 
 def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Spot:

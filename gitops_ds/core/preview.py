@@ -34,7 +34,9 @@ def preview(seen: Observation) -> NodeImpact:
         whole = RollingUpdate(_whole(strategy.max_unavailable), _whole(strategy.max_surge))
         seen = replace(seen, daemonset=replace(seen.daemonset, strategy=whole, min_ready_seconds=0))
     seen = _adopted(replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}, unshown=0))
-    before = _by_node(claims.claim(seen).pods)
+    # The pods of a node that is gone end with or without the change.
+    existing = {node.name for node in seen.nodes}
+    before = {node: uids for node, uids in _by_node(claims.claim(seen).pods).items() if node in existing}
     for _ in range(_MOST_TURNS):
         after = _turn(seen)
         if after is seen:

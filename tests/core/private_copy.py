@@ -32,11 +32,12 @@ class Copy:
             parent, _, last = name.rpartition(".")
             if parent:
                 self.module(parent)
-            if name.partition(".")[0] == "gitops_ds":
+            if name.partition(".")[0] in OURS:
                 importlib.import_module(name)  # dataclasses look up the real module of a class by its name
             made = self._modules[name] = ModuleType(name)
             path = _path(name)
-            made.__dict__.update(__builtins__=self._builtins, __file__=str(path), __path__=[])
+            package = name if path.name == "__init__.py" else parent
+            made.__dict__.update(__builtins__=self._builtins, __file__=str(path), __path__=[], __package__=package)
             exec(_compiled(path, *self._changes.get(name, ())), made.__dict__)
             if parent:
                 setattr(self.module(parent), last, made)

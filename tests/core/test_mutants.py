@@ -106,8 +106,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "of twin revisions the lower one stays": (f"{CORE}history", "kept = max(current, key=lambda", "kept = min(current, key=lambda"),
     "pods restart when their revision was replaced by an equal one": (
         f"{CORE}fleet",
-        "bool(generation) and pod.template_generation == generation",
-        "bool(generation) and not generation",
+        "bool(generation) and pod.template_generation == generation and",
+        "bool(generation) and not generation and",
     ),
     "a pod that left the selector still counts": (f"{CORE}claims", "        return matches", "        return True"),
     "an orphan that the selector matches is not taken": (

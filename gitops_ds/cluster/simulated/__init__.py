@@ -15,7 +15,7 @@ from gitops_ds.cluster.simulated.nodes import Lifecycle, NodeSpec
 from gitops_ds.cluster.simulated.requests import Count, Faults, Request, Silence
 from gitops_ds.cluster.simulated.scheduler import Scheduler
 from gitops_ds.cluster.simulated.server import Server
-from gitops_ds.cluster.simulated.store import Change
+from gitops_ds.cluster.simulated.store import Backup, Change
 from gitops_ds.cluster.simulated.virtual_time import EPOCH, clock
 from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD, Resource
@@ -101,6 +101,11 @@ class Cluster(Client):
     def compact(self) -> None:
         """Forgets all history: a watch from an earlier version is Expired."""
         self.server.store.compact()
+
+    def restore(self, backup: Backup) -> None:
+        """Puts all objects back as a restored backup of etcd does; every watch ends, as the API server starts again."""
+        self.server.store.restore(backup, self.server.structures.served.__getitem__)
+        self.cut_all_watches()
 
     def add_nodes(self, specs: Iterable[NodeSpec]) -> None:
         """Makes nodes, ready at once."""

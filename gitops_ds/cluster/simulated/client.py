@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,7 +102,9 @@ class Client:
                 if event is None:
                     continue
                 if late := self.lag(resource):
-                    await asyncio.sleep(late)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(late):
+                            await cut.event.wait()
                 if not cut.event.is_set():
                     yield event
         finally:

@@ -37,6 +37,14 @@ class _Table:
     waiting: dict[asyncio.Event, None] = field(default_factory=dict)  # in order, so that each run is the same
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The objects of each (group, kind) at a version."""
+
+    version: int
+    objects: dict[tuple[str, str], dict[Name, Body]]
+
+
 class Store:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
@@ -111,6 +119,22 @@ class Store:
         for table in self._tables.values():
             self._forget(table, len(table.changes))
             table.forgotten_version = self.version
+
+    def backup(self) -> Backup:
+        """All objects as they are now."""
+        return Backup(self.version, {kind: dict(table.objects) for kind, table in self._tables.items()})
+
+    def restore(self, backup: Backup, resources: Callable[[tuple[str, str]], Resource]) -> None:
+        """Puts the objects and the version back, as a restored etcd does: no watch hears of it, and history is gone."""
+        self.version = backup.version
+        for kind, table in self._tables.items():
+            before, table.objects = table.objects, dict(backup.objects.get(kind, {}))
+            table.changes, table.versions, table.forgotten, table.forgotten_version = [], [], 0, backup.version
+            for name in sorted(before.keys() | table.objects.keys()):
+                was, now = before.get(name), table.objects.get(name)
+                if was is not now:
+                    type = EventType.DELETED if now is None else EventType.ADDED if was is None else EventType.MODIFIED
+                    self.listener(resources(kind), Change(self.version, type, now or was or {}, was))
 
     async def changes(self, resource: Resource, since: int) -> AsyncGenerator[Change, None]:
         """What happens after the version `since`, without end. Raises Expired where that is no longer known."""

@@ -1,0 +1,30 @@
+"""A thousand random worlds: whatever befalls the service, it harms nothing of others, loses nothing, and ends as Git says.
+
+`WORLDS_SEED=5000 pytest tests/worlds/test_worlds.py -s` plays other ones. A world that fails is named by its seed, with its story;
+`WORLDS_SEED=N WORLDS_COUNT=1` plays it again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.worlds import world
+from tests.worlds.events import EVENTS
+
+FIRST, COUNT = int(os.environ.get("WORLDS_SEED", "0")), int(os.environ.get("WORLDS_COUNT", "1000"))
+TOGETHER = 50
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, TOGETHER))
+def test_all_ends_as_git_says_and_nothing_of_others_is_touched(first: int) -> None:
+    seeds = range(first, min(first + TOGETHER, FIRST + COUNT))
+    print(f"worlds {seeds.start} to {seeds.stop - 1}")
+    outcomes = [world.play(seed, EVENTS) for seed in seeds]
+    wrong = [str(outcome) for outcome in outcomes if outcome.wrong]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_world_is_the_same_each_time() -> None:
+    assert world.play(7, EVENTS) == world.play(7, EVENTS)

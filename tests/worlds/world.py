@@ -1,0 +1,384 @@
+"""One world: the service on a simulated cluster in virtual time, and everything that befalls it, drawn from a seed.
+
+The service is the DaemonSet controller with full powers and a deployer that prunes. `events` is the table of what may happen. While
+a world lasts, each request of the service is judged before the API server takes it; when all faults are over and a while has
+passed, everything must be as Git says, and the service must be quiet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated import NodeSpec, virtual_time
+from gitops_ds.cluster.simulated.requests import Fault, Request
+from gitops_ds.controller import choosing, sync
+from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.kinds import pods, revisions
+from gitops_ds.model import deployment, names, record
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, key_of
+from gitops_ds.model.record import Record
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan.prune import Guards
+from tests.simulated.test_deployer_loop import History
+
+SPACE, NAME = "tools", "agent"
+SCHEDULE = 30.0  # seconds between two looks at Git
+REQUESTS_A_MINUTE = 400  # of the controller, or of the deployer: a loop without back-off sends thousands
+QUIET_REQUESTS_A_MINUTE = 30
+SETTLED_AFTER = 1400.0  # seconds: two comparisons of the deployer, and the longest back-off of anything
+OLDEST_PICTURE = 660.0  # seconds, as docs/promises.md says
+AT_REST = 120.0  # seconds without a change of DaemonSet, revisions or nodes, after which a healthy pod has to stay
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the tip of the branch says."""
+
+    tag: int = 1
+    selector: str = ""
+    namespace: bool = True
+    settings: bool = True
+
+    def text(self) -> str:
+        """The commit's only file."""
+        selector = f"nodeSelector: {{role: {self.selector}}}" if self.selector else ""
+        documents = [DAEMONSET_TEXT.format(tag=self.tag, selector=selector)]
+        if self.namespace:
+            documents.append(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SPACE}}}\n")
+        if self.settings:
+            documents.append(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {SPACE}}}\ndata: {{a: b}}\n")
+        return "---\n".join(documents)
+
+
+DAEMONSET_TEXT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, namespace: tools}}
+spec:
+  revisionHistoryLimit: 2
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+    metadata: {{labels: {{app: agent}}}}
+    spec:
+      {selector}
+      containers: [{{name: agent, image: "agent:{tag}"}}]
+"""
+
+
+@dataclass(eq=False)
+class Window:
+    """A fault that lasts: what it answers, or None for a request that it does not concern."""
+
+    answer: Callable[[Request], Fault | None]
+
+
+@dataclass
+class World:
+    """A cluster, the service on it, and what was found wrong."""
+
+    chance: random.Random
+    cluster: simulated.Cluster
+    history: History = field(default_factory=History)
+    wanted: Wanted = field(default_factory=Wanted)
+    story: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+    controller: Controller | None = None
+    loop: sync.Loop | None = None
+    asked: int = 0
+    git_away: bool = False
+    restarted: bool = False
+    is_late: bool = False
+    restored_at: float = -math.inf
+    kept: set[str] = field(default_factory=set)
+    changed_at: float = 0.0
+    blind_since: float | None = None
+    wrote: set[Key] = field(default_factory=set)
+    sent: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a fault is at work just now."""
+        return bool(self.windows) or self.is_late or self.history.unreachable
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether DaemonSet, revisions and nodes have not changed for a while."""
+        return self.now - self.changed_at > AT_REST
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return asyncio.get_running_loop().time()
+
+    @property
+    def people(self) -> simulated.Client:
+        """A client that no fault concerns."""
+        return self._people
+
+    def __post_init__(self) -> None:
+        self._people = self.cluster.client("kubectl-edit")
+        self._clients: list[simulated.Client] = []
+
+    # --- the service
+
+    def start(self) -> None:
+        """Starts a process of the service."""
+        self._clients = [self.cluster.client() for _ in range(2)]
+        for name, client in zip(("controller", "deployer"), self._clients, strict=True):
+            client.faults = self._judge(name)
+        chance = random.Random(self.chance.random()).random
+        clock = virtual_time.clock()
+        self.controller = Controller(self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance)
+        place = Place(self._clients[1], "gitops-ds", "test", "memory")
+        source = choosing.Source(self.history.tip, self.history.snapshot, self.history.movement, choosing.at_once(prepare.prepare))
+        asked = Asked(Guards(prune=True), patience=0.0)
+        self.loop = sync.Loop(source, place, asked, self._hear, sync.Timing(5.0, clock, chance))
+        self.tasks = [asyncio.create_task(work) for work in (self.controller.run(), self.loop.run(), self._schedule(self.loop))]
+
+    async def kill(self) -> None:
+        """Ends the process at once."""
+        for task in self.tasks:
+            task.cancel()
+        for result in await asyncio.gather(*self.tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                self.wrong.append(f"the service ended by itself: {result!r}")
+        for client in self._clients:
+            client.cut_watches()
+        self.tasks = []
+
+    async def _schedule(self, loop: sync.Loop) -> None:
+        while True:
+            self.asked += 1
+            loop.ask()
+            await asyncio.sleep(SCHEDULE)
+
+    @property
+    def clients(self) -> list[simulated.Client]:
+        """Those of the service: of its controller and of its deployer."""
+        return self._clients
+
+    # --- what befalls it
+
+    def push(self, **changes: Any) -> None:
+        """A commit."""
+        self.wanted = replace(self.wanted, **changes)
+        self.history.push(self.wanted.text())
+        self.changed_at = self.now
+
+    def tell(self, text: str) -> None:
+        """Writes down what happens."""
+        self.story.append(f"{self.now:6.0f} s: {text}")
+
+    @contextlib.contextmanager
+    def fault(self, answer: Callable[[Request], Fault | None]) -> Iterator[None]:
+        """A fault that lasts as long as the block."""
+        window = Window(answer)
+        self.windows.append(window)
+        try:
+            yield
+        finally:
+            self.windows.remove(window)
+
+    # --- what is judged at every request
+
+    def _judge(self, name: str) -> Callable[[Request], Fault | None]:
+        def judge(request: Request) -> Fault | None:
+            self.sent[name, int(self.now // 60)] += request.verb != "watch"
+            for window in self.windows:
+                if (fault := window.answer(request)) is not None:
+                    return fault
+            if request.verb == "delete" and request.resource is not None:
+                self._judge_delete(request)
+            if request.verb in ("apply", "create") and request.resource is not None and not request.dry_run:
+                self.wrote.add(Key(request.resource.group, request.resource.kind, request.namespace, request.name))
+            return None
+
+        return judge
+
+    def _judge_delete(self, request: Request) -> None:
+        assert request.resource is not None
+        body = self.cluster.server.store.get(request.resource, request.namespace, request.name)
+        if body is None:
+            return
+        if request.resource == POD:
+            self._judge_pod(body)
+        elif request.resource != CONTROLLER_REVISION and key_of(body) not in self.wrote:
+            self.wrong.append(f"deletes {key_of(body)}, which it never wrote")
+
+    def _judge_pod(self, body: Body) -> None:
+        pod, owner = pods.pod_of(body), self.live()
+        if pod.uid in self.kept:
+            self.wrong.append(f"deletes the pod of {pod.node} for an orphan that could not be adopted")
+        if self.now - self.restored_at < AT_REST:
+            return  # it saw the pods of a world that is no more
+        if pod.owner is None or pod.owner.kind != "DaemonSet" or pod.owner.name != NAME:
+            self.wrong.append(f"deletes the pod {pod.name}, which is not its own")
+            return
+        if not self.is_calm or self.windows or owner is None or pod.terminating or not pod.ready:
+            return
+        node = self.cluster.server.store.get(NODE, "", pod.node)
+        others = [one for one in self.own_pods() if one.node == pod.node and one.uid != pod.uid and not one.terminating]
+        image = body["spec"]["containers"][0]["image"]
+        if node is not None and not others and image == image_of(owner) and not (node.get("spec") or {}).get("taints"):
+            self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
+
+    def _hear(self, told: Record) -> None:
+        if isinstance(told, deployment.Unchanged | deployment.PassEnded) and self.blind_since is not None:
+            age = self.now - self.blind_since
+            if age > OLDEST_PICTURE + 60:
+                self.wrong.append(f"reports on a picture that is {age:.0f} s old: {type(told).__name__}")
+        if isinstance(told, record.Decided):
+            reasons = [action.why for action in told.decision.actions]
+            if not all(reasons):
+                self.wrong.append("an action has no reason")
+
+    # --- what is looked at
+
+    def live(self) -> Body | None:
+        """The DaemonSet."""
+        return self.cluster.server.store.get(DAEMONSET, SPACE, NAME)
+
+    def own_pods(self) -> list[Any]:
+        """The pods that the DaemonSet owns."""
+        owner = self.live()
+        uid = owner["metadata"]["uid"] if owner else ""
+        found = [pods.pod_of(body) for body in self.cluster.server.store.all(POD)]
+        return [pod for pod in found if pod.owner is not None and pod.owner.uid == uid]
+
+    def expected_image(self) -> str:
+        """The image that the tip wants."""
+        return f"agent:{self.wanted.tag}"
+
+    def check_agents(self, when: str, *, rolled_out: bool = True) -> None:
+        """The DaemonSet is as Git says, and each node has a ready pod of it, but for one during a rollout."""
+        owner = self.live()
+        if owner is None:
+            self.wrong.append(f"{when}: there is no DaemonSet")
+            return
+        if image_of(owner) != self.expected_image():
+            self.wrong.append(f"{when}: the image is {image_of(owner)}, Git says {self.expected_image()}")
+            return
+        nodes = {body["metadata"]["name"] for body in self.cluster.server.store.all(NODE)}
+        running = Counter(pod.node for pod in self.own_pods() if pod.ready and not pod.terminating)
+        missing = Counter(nodes) - running
+        if running - Counter(nodes) or missing.total() > (0 if rolled_out else 1):
+            self.wrong.append(f"{when}: of the nodes {sorted(nodes)} these have agents: {dict(running)}")
+
+    def check_end(self) -> None:
+        """All is as wanted, and nothing goes on."""
+        self.check_agents("at the end")
+        store = self.cluster.server.store
+        if self.wanted.settings and store.get(CONFIG_MAP, SPACE, "settings") is None:
+            self.wrong.append("at the end: the ConfigMap is missing")
+        if not self.wanted.settings and store.get(CONFIG_MAP, SPACE, "settings") is not None:
+            self.wrong.append("at the end: the ConfigMap that left Git is still there")
+        if (owner := self.live()) is not None:
+            self._check_status(owner)
+            self.check_newest_revision("at the end", owner)
+        minute = int(self.now // 60) - 1
+        for name in ("controller", "deployer"):
+            if (number := self.sent[name, minute]) > QUIET_REQUESTS_A_MINUTE:
+                self.wrong.append(f"at the end: the {name} still sends {number} requests a minute")
+
+    def _check_status(self, owner: Body) -> None:
+        nodes, status = len(self.cluster.server.store.all(NODE)), owner.get("status") or {}
+        for counter in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled"):
+            if status.get(counter, 0) != nodes:
+                self.wrong.append(f"at the end: {counter} is {status.get(counter, 0)} on {nodes} nodes")
+
+    def check_newest_revision(self, when: str, owner: Body) -> None:
+        """The newest revision has the template, and every pod its hash."""
+        own = [
+            body
+            for body in self.cluster.server.store.all(CONTROLLER_REVISION)
+            if any(ref["uid"] == owner["metadata"]["uid"] for ref in body["metadata"].get("ownerReferences") or ())
+        ]
+        newest = max(own, key=lambda body: int(body["revision"]), default=None)
+        template = revisions.template_of(newest) if newest is not None else None
+        if newest is None or template is None or not revisions.same_template(template, owner["spec"]["template"]):
+            self.wrong.append(f"{when}: the newest revision is not the template's")
+            return
+        hash = newest["metadata"]["labels"][names.REVISION_HASH]
+        stray = [pod.name for pod in self.own_pods() if pod.hash != hash]
+        if stray:
+            self.wrong.append(f"{when}: pods {stray} have the hash of another revision")
+
+    def check_rates(self) -> None:
+        """No minute of the world had more requests than a loop with back-off sends."""
+        (name, minute), most = max(self.sent.items(), key=lambda item: item[1])
+        if most > REQUESTS_A_MINUTE:
+            self.wrong.append(f"the {name} sent {most} requests in minute {minute}")
+        allowed = self.asked + 4 * len(self.story) + 10
+        if not self.git_away and self.history.looks > allowed:
+            self.wrong.append(f"{self.history.looks} looks at Git, of which {self.asked} were scheduled")
+
+
+def image_of(body: Body) -> str:
+    """The image of a workload's only container."""
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+Event = Callable[[World], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened in a world, and what was wrong with it."""
+
+    seed: int
+    story: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"world {self.seed}:", *self.story, "wrong:", *self.wrong[:10]]
+        return "\n  ".join(lines)
+
+
+def play(seed: int, table: dict[str, Event]) -> Outcome:
+    """The world of that seed, with events from the table."""
+    return virtual_time.run(_play(seed, table))
+
+
+async def _play(seed: int, table: dict[str, Event]) -> Outcome:
+    chance = random.Random(seed)
+    async with simulated.Cluster(seed=seed, habits=simulated.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
+        cluster.add_nodes(NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3)))
+        world = World(chance, cluster)
+        world.push()
+        world.start()
+        await asyncio.sleep(60)
+        events = [asyncio.create_task(_happens(world, *one)) for one in _drawn(chance, table)]
+        results = await asyncio.gather(*events, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        world.tell("all is over")
+        world.push(tag=world.wanted.tag + 1, selector="", namespace=True)
+        await asyncio.sleep(SETTLED_AFTER)
+        world.check_end()
+        world.check_rates()
+        await world.kill()
+        return Outcome(seed, tuple(world.story), tuple(dict.fromkeys(world.wrong)))
+
+
+def _drawn(chance: random.Random, table: dict[str, Event]) -> list[tuple[float, str, Event]]:
+    """Some events, and the seconds until each begins; none twice."""
+    chosen = chance.sample(sorted(table), min(len(table), chance.randint(1, 5)))
+    return [(chance.uniform(0, 600), name, table[name]) for name in chosen]
+
+
+async def _happens(world: World, seconds: float, name: str, event: Event) -> None:
+    await asyncio.sleep(seconds)
+    world.tell(name)
+    await event(world)
