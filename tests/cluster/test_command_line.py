@@ -242,3 +242,12 @@ def test_apply_names_what_the_work_tree_has_beside_the_commit(at: Desk, space: s
     assert (applied.code, "0 written, 1 unchanged" in applied.out) == (0, True)
     assert "warning: the work tree has changes that are not applied: agent.yaml; commit them first" in applied.err
     assert at.run("apply", "--revision", "HEAD").err == ""
+
+
+def test_a_priority_that_the_cluster_has_not_got_is_an_error_of_a_check_that_looks(at: Desk, space: str) -> None:
+    at.write("agent.yaml", agent(space, priorityClassName="no-such-class"))
+    assert "DS313" not in at.run("check").out
+    looked = at.run("check", "--live")
+    assert (looked.code, "error DS313: there is no PriorityClass no-such-class" in looked.out) == (1, True), looked.out
+    at.write("agent.yaml", agent(space, priorityClassName="system-node-critical"))
+    assert "DS313" not in at.run("check", "--live").out
