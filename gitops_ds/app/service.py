@@ -63,7 +63,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
         controller = _controller(service, cluster, hear)
         home = observing.Home(cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL)
-        observed = observing.Observing(home, controller, lambda: _remembered(deployers), hear, sources=lambda: _sources(deployers))
+        known = observing.Known(lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages)
+        observed = observing.Observing(home, controller, known, hear)
         hearers.hearing.append(observed.hear)
         parts: list[Part] = [*deployers, controller, observed]
         if news is not None:

@@ -19,6 +19,8 @@ from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.model.standing import AgentLine
 
+AGED = 30.0  # seconds between two looks at how old the picture is
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -33,27 +35,29 @@ class Home:
     beside: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What other parts know: the `states` and `sources` of each owner by its id, and how long each watch was silent in seconds."""
+
+    states: Callable[[], Mapping[str, State]] = dict
+    sources: Callable[[], Mapping[str, SourceStatus]] = dict
+    ages: Callable[[], Mapping[str, float]] = dict
+
+
 class Observing:
-    """The part. `states` gives what each owner remembers, by its id; `emit` is told what becomes of agents while we act."""
+    """The part. `emit` is told what becomes of agents while we act."""
 
     unready = ""
     standing_for = 0.0
 
-    def __init__(
-        self,
-        home: Home,
-        controller: Watched,
-        states: Callable[[], Mapping[str, State]],
-        emit: Emit,
-        *,
-        sources: Callable[[], Mapping[str, SourceStatus]] = dict,
-    ) -> None:
+    def __init__(self, home: Home, controller: Watched, known: Known, emit: Emit) -> None:
+        self._ages = known.ages
         self._emit, self._acting = emit, asyncio.Event()
         self._acting.set()
         self._stopping = asyncio.Event()
-        self.standings = Standings(controller, states, time.time, self._tell, deadline=home.deadline, sources=sources)
+        self.standings = Standings(controller, known.states, time.time, self._tell, deadline=home.deadline, sources=known.sources)
         self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
-        self._statuses = Statuses(home.cluster, home.namespace, self.standings, states, time.time)
+        self._statuses = Statuses(home.cluster, home.namespace, self.standings, known.states, time.time)
 
     def hear(self, told: Record) -> None:
         """What the other parts tell."""
@@ -78,12 +82,17 @@ class Observing:
     async def run(self) -> None:
         """Runs until `stop`."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.standings.run()), group.create_task(self._write())]
+            tasks = [group.create_task(self.standings.run()), group.create_task(self._write()), group.create_task(self._age())]
             if self._complaints is not None:
                 tasks.append(group.create_task(self._complaints.run()))
             await self._stopping.wait()
             for task in tasks:
                 task.cancel()
+
+    async def _age(self) -> None:
+        while True:
+            await asyncio.sleep(AGED)
+            self.standings.age(self._ages())
 
     async def _write(self) -> None:
         while True:

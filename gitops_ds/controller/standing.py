@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakSet
 
@@ -28,6 +28,8 @@ from gitops_ds.model.source_status import SourceChanged, SourceStatus
 from gitops_ds.model.standing import CoverageLost, HealthChanged, Loss
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
+# As controller/caches.OLDEST_PICTURE, whose module a reader of standings does not load.
+OLDEST_PICTURE = 660.0  # seconds
 SHARE = 0.05  # of a core, at most, goes into looking while everything moves
 NOTHING = State()
 AT_A_TIME = 0.02  # seconds of looking before others have their turn
@@ -109,6 +111,7 @@ class Standings:
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
         self._unplaced = frozenset[Key]()
+        self._stale = ""
         self._due: set[Key] = set(controller.keys)
         self._news = asyncio.Event()
         self._alarms: dict[Key, asyncio.TimerHandle] = {}
@@ -119,12 +122,25 @@ class Standings:
     def agents(self) -> tuple[Agent, ...]:
         """Every DaemonSet of the cluster, and those that an owner applied and that are missing; sorted by key."""
         if self._sorted is None:
-            self._sorted = tuple(self._agents[key] for key in sorted(self._agents))
+            self._sorted = tuple(self._shown(self._agents[key]) for key in sorted(self._agents))
         return self._sorted
 
     def agent(self, key: Key) -> Agent | None:
         """One of them."""
-        return self._agents.get(key)
+        found = self._agents.get(key)
+        return self._shown(found) if found is not None else None
+
+    def _shown(self, agent: Agent) -> Agent:
+        return replace(agent, stale=self._stale) if self._stale else agent
+
+    def age(self, silent: Mapping[str, float]) -> None:
+        """For how many seconds each watch was silent, by the plural of its kind: past the bound no agent is in sync."""
+        oldest = max(silent, key=lambda kind: silent[kind], default="")
+        is_old = bool(oldest) and silent[oldest] > OLDEST_PICTURE
+        stale = f"the watch of {oldest} shows nothing for more than {OLDEST_PICTURE / 60:.0f} minutes" if is_old else ""
+        if stale != self._stale:
+            self._stale = stale
+            self._tell(set(self._agents))
 
     def changed(self) -> Changes:
         """The keys of agents that come, go, or stand otherwise from now on: `async for keys in standings.changed()`."""

@@ -7,11 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller.standing import Changes, Standings
+from gitops_ds.controller import fleet
+from gitops_ds.controller.standing import OLDEST_PICTURE, Changes, Standings
+from gitops_ds.model import names
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.record import Decided
+from gitops_ds.model.source_status import Condition, SourceStatus
 from tests.simulated.stand import KEY, Stand, daemonset, play, stand
 
 LOST = Key("apps", "DaemonSet", "default", "lost")
@@ -109,5 +112,30 @@ def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it()
             found.hear(PassEnded(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert [agent.key for agent in found.agents()] == [KEY]
+
+    play(scene)
+
+
+def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
+    async def scene() -> None:
+        body = daemonset()
+        metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: "a" * 40}}
+        async with stand(1, {**body, "metadata": metadata}) as there:
+            controller = there.begin()
+            await controller.synced.wait()
+            synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
+            found = Standings(controller, dict, virtual_time.clock(), sources=lambda: synced)
+            running = asyncio.create_task(found.run())
+            changes = found.changed()
+            await asyncio.sleep(30)
+            assert fleet.sync_of(found.agents()[0]) == ("Synced", "")
+            await drain(changes)
+            found.age({"pods": 10.0, "nodes": OLDEST_PICTURE + 1})
+            assert await drain(changes) == {KEY}
+            assert fleet.sync_of(found.agents()[0])[0] == "Unknown"
+            assert "nodes" in fleet.sync_of(found.agents()[0])[1]
+            found.age({"pods": 10.0, "nodes": 5.0})
+            assert fleet.sync_of(found.agents()[0]) == ("Synced", "")
+            running.cancel()
 
     play(scene)

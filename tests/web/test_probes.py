@@ -10,6 +10,9 @@ from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gitops_ds.app.facing import STUCK, Probes
+from gitops_ds.app.parts import Deployer
+from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.settings.listening import Readiness
 from gitops_ds.web import doors, server
 
 
@@ -51,6 +54,33 @@ def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None
     found = answers(Part(unready="the first pass goes on"), Part(), Part(unready="watches are not in step"))
     assert found["/readyz"] == (503, "the first pass goes on; watches are not in step")
     assert found["/livez"] == (200, "ok")
+
+
+class Followed(Deployer):
+    """A deployer whose repository has that condition."""
+
+    unready = ""
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+
+    @property
+    def status(self) -> SourceStatus:
+        return SourceStatus("fleet", "example.com/fleet", condition=self.condition, message="why")
+
+    async def run(self) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("condition", Condition)
+def test_readiness_follows_the_condition_where_the_settings_say_so(condition: Condition) -> None:
+    part = Followed(condition)
+    assert Probes([part], None).unready() == ""
+    said = Probes([part], None, Readiness.SYNCED).unready()
+    assert said == ("" if EFFECTS[condition].ready else "example.com/fleet: why")
 
 
 def test_whoever_fills_the_common_port_keeps_no_probe_out() -> None:
