@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from gitops_ds import cli
 from gitops_ds.errors import GitopsError
 from tests.agent_manifest import agent
+from tests.ci_files.files import ROOT
 from tests.gitservers import GIT_ENVIRONMENT
 
 
@@ -79,6 +81,16 @@ def test_a_base_and_a_revision_are_named_as_in_git(upstream: Path, tmp_path: Pat
         report = json.loads(run(tmp_path, "check", str(clone), "--base", word, "-o", "json"))
         fields = [field["old"] for group in report["changes"] for change in group["changes"] for field in change["fields"]]
         assert fields == ([] if meant.endswith("4") else [meant]), word
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_the_bases_of_the_documentation_are_known_in_a_clone(upstream: Path, tmp_path: Path, page: str) -> None:
+    clone = tmp_path / "clone"
+    by_url(upstream, clone)
+    named = set(re.findall(r"gitops-ds check --base (\S+?)[`\s]", (ROOT / page).read_text()))
+    assert "origin/main" in named
+    for base in named:
+        assert "changes" in json.loads(run(tmp_path, "check", str(clone), "--base", base, "-o", "json"))
 
 
 def test_a_server_resolves_ancestors_and_names_what_it_has_for_a_clones_own_words(upstream: Path, tmp_path: Path) -> None:
