@@ -190,10 +190,22 @@ async def _until(patience: float, keys: Sequence[Key], say: Callable[[Key], Awai
     """What is said of the keys in the end; nothing as soon as nothing is said of any."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        said = [told for key in keys if (told := await say(key))]
+        said = [told for key in keys if (told := await _tried(say, key))]
         if not said or asyncio.get_running_loop().time() >= deadline:
             return "; ".join(said)
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def _tried(say: Callable[[Key], Awaitable[str]], key: Key) -> str:
+    """As `say`; an error that passes by itself is a reason to wait, as long as this replica leads."""
+    try:
+        return await say(key)
+    except errors.NotLeading:
+        raise
+    except errors.ClusterError as error:
+        if not error.retryable:
+            raise
+        return f"{key}: {error}"
 
 
 async def _there(cluster: Cluster, key: Key) -> str:

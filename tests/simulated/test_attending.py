@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.app import attending
+from gitops_ds.app import attending, waiting
 from gitops_ds.app.attending import Awaited
 from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.cluster.simulated.requests import Request
+from gitops_ds.cluster.simulated.requests import Request, failure
 from gitops_ds.controller import fleet, state
 from gitops_ds.model import names
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import State
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId
-from tests.simulated.stand import Stand, daemonset, play, stand
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
+from tests.simulated.stand import KEY, Stand, daemonset, play, stand
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 
@@ -215,5 +215,34 @@ def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
             assert isinstance(last, fleet.Agent)
             assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
             assert person.count.by["list", "pods"] == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("status", [500, 503, 0])
+def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(status: int) -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            until = asyncio.get_running_loop().time() + 60
+
+            def away(_: Request) -> errors.ClusterError | None:
+                if asyncio.get_running_loop().time() >= until:
+                    return None
+                return failure(status) if status else errors.ClusterUnreachable("connection refused")
+
+            said: list[str] = []
+            await waiting.rolled_out(there.cluster.client("person", faults=away), [KEY], 120, said.append)
+            assert said[0].endswith("tried again")
+            assert said[-1].endswith("all 3 pods are available")
+
+    play(scene)
+
+
+def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            with pytest.raises(errors.NotFound):
+                await waiting.rolled_out(there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None)
 
     play(scene)
