@@ -50,6 +50,8 @@ SHAPES: Final = re.compile(
     ),
     re.DOTALL,
 )
+# A part of each of them: most texts have none, and that is known a hundred times as fast.
+MAY_HAVE_SHAPE: Final = re.compile(r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\[|@")
 ORDINARY: Final = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
 _REFERENCE: Final = re.compile(r"\$\([^)]*\)|\$\{[^}]*\}|\$\w+")
 _BITS: Final = 3.2  # for a character: a random hexadecimal word has some more, where the usual words of settings have less

@@ -6,24 +6,28 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from gitops_ds.redaction.patterns import HIDDEN, SHAPES, is_reference, telling
+from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_reference, telling
 
 Take = Callable[[str], None]
 
 _NAME: Final = r"[A-Za-z0-9_.-]+"
+_BEGINS: Final = r"(?<![A-Za-z0-9_.-])"  # else a long word would be looked through from each of its letters
 # `user@` alone may be a token; git@ is how everybody logs in to a forge.
 _LOGIN: Final = re.compile(r"(?<=://)(?!git@)[^\s/@\"'\\?#]+(?=@)")
-_BEARER: Final = re.compile(r"\b(Bearer|Basic|Negotiate|Digest)(\s+)(?=\S*[^a-z\s])[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+_SCHEME: Final = r"\b(Bearer|Basic|Negotiate|Digest)(\s+)"
+_BEARER: Final = re.compile(rf"{_SCHEME}[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE)
+# In a sentence a word is a word: `basic authentication`.
+_BEARER_IN_WORDS: Final = re.compile(rf"{_SCHEME}(?-i:(?=\S*[^a-z\s]))[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE)
 # Chat rooms: the address alone lets anybody write.
 _SENDER: Final = re.compile(r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+")
-_ASSIGNED: Final = re.compile(rf"(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)")
-_QUOTED: Final = re.compile(rf"(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)")
+_ASSIGNED: Final = re.compile(rf"{_BEGINS}(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)")
+_QUOTED: Final = re.compile(rf"(?<!\\)(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)")
 _LINE: Final = re.compile(
     rf"(?P<open>^|\\n|[{{,])(?P<indent>[ \t-]*)(?P<name>{_NAME})(?P<is>:[ \t]+)(?P<value>[^\n\\,}}]+)", re.MULTILINE
 )
-_FLAG: Final = re.compile(rf"(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)")
+_FLAG: Final = re.compile(rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)")
 # In a sentence a word after an option is a word: `--token must be …`.
-_FLAG_IN_WORDS: Final = re.compile(rf"(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)")
+_FLAG_IN_WORDS: Final = re.compile(rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)")
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
@@ -31,17 +35,17 @@ _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
 
 def shapes(text: str) -> str:
     """The text without what looks like a key, a token or a password in an address."""
-    return SHAPES.sub(HIDDEN, text)
+    return SHAPES.sub(HIDDEN, text) if MAY_HAVE_SHAPE.search(text) else text
 
 
 def words(text: str) -> str:
     """A sentence of ours, which may quote anything: an event, a line of the log, a message of an API server."""
-    return _hidden(text, _forget, _IN_WORDS)
+    return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)
 
 
 def content(text: str, take: Take | None = None) -> str:
     """A value of an object, a file, a log of others: also what YAML and a command line name. `take` gets what was hidden."""
-    return _hidden(text, take or _forget, _IN_CONTENT)
+    return _hidden(text, take or _forget, _BEARER, _IN_CONTENT)
 
 
 def origin(url: str) -> str:
@@ -55,7 +59,9 @@ def _forget(_: str) -> None:
     """Takes no note of a secret."""
 
 
-def _hidden(text: str, take: Take, after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]) -> str:
+def _hidden(
+    text: str, take: Take, bearer: re.Pattern[str], after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+) -> str:
     def named(found: re.Match[str]) -> str:
         value = found["value"].strip("\"' ")
         if not telling(found["name"]) or not value or HIDDEN in value or value in _NOTHING or is_reference(value):
@@ -73,9 +79,10 @@ def _hidden(text: str, take: Take, after_a_name: tuple[tuple[str, tuple[re.Patte
 
     if "://" in text:
         text = _SENDER.sub(lambda found: f"{found[1]}/{HIDDEN}", _LOGIN.sub(login, text))
-    text = SHAPES.sub(shape, text)
+    if MAY_HAVE_SHAPE.search(text):
+        text = SHAPES.sub(shape, text)
     if " " in text:
-        text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
+        text = bearer.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
     for sign, patterns in after_a_name:
         for pattern in patterns if sign in text else ():
             text = pattern.sub(named, text)
