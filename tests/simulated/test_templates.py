@@ -179,9 +179,9 @@ def test_a_template_is_rolled_out_when_it_comes_and_when_it_changes_and_notes_th
         second = await scene.version("agents")
         assert known == {1: f"configmap/default/agents@{first}", 2: f"configmap/default/agents@{second}"}
 
-        writes = scene.client.count.of("apply")
+        writes = scene.client.count.of("apply", "daemonsets")
         await scene.put("agents", {"agent.yaml": "# only a comment\n" + agent(image="agent:2")})
-        assert scene.client.count.of("apply") == writes
+        assert scene.client.count.of("apply", "daemonsets") == writes
         assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{second}"
         assert "templates in the cluster: configmap/default/agents changed" in scene.log
 
