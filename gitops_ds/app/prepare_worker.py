@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import pickle
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.app import cpu_budget, repositories
-from gitops_ds.model import progress
+from gitops_ds.model import progress, spans
 from gitops_ds.model.known import Known
 from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.pipeline import prepare
@@ -49,17 +50,28 @@ class Job:
 
 
 def work(request: bytes) -> bytes:
-    """The Prepared of a Job, or the GitopsError that says why there is none; pickled, both."""
+    """The Prepared of a Job, or the GitopsError that says why there is none, and the spans of its work; pickled."""
     job: Job = pickle.loads(request)  # noqa: S301  our own process wrote it
     cpu_budget.install()
     progress.listener.set(limited_process.note)
+    stretches: list[spans.Ended] = []
+    spans.listener.set(functools.partial(_measured, stretches))
     # What programs leave behind when this process is killed goes with the directory of the next one.
     tempfile.tempdir = str(_scratch(job.cache))
     try:
         found: Prepared | errors.GitopsError = _slim(_prepared(job))
     except errors.GitopsError as error:
         found = error
-    return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((found, tuple(stretches)), pickle.HIGHEST_PROTOCOL)
+
+
+@contextlib.contextmanager
+def _measured(stretches: list[spans.Ended], name: str, _: Mapping[str, str]) -> Iterator[None]:
+    began = time.time_ns()
+    try:
+        yield
+    finally:
+        stretches.append(spans.Ended(name, began, time.time_ns()))
 
 
 def _prepared(job: Job) -> Prepared:

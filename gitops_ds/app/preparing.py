@@ -19,6 +19,7 @@ from typing import Final
 from gitops_ds import errors
 from gitops_ds.app import repositories
 from gitops_ds.app.prepare_worker import Job
+from gitops_ds.model import spans
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.pipeline.prepare import Prepared
@@ -106,7 +107,8 @@ class Preparing:
             while len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
             return _rejected(job, found)
-        made = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+        made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+        spans.record(stretches)
         if isinstance(made, errors.GitopsError):
             raise made
         assert isinstance(made, Prepared)

@@ -57,15 +57,25 @@ def exported_to(exporter: SpanExporter) -> Iterator[None]:
         about["service.name"] = "gitops-ds"
     provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    before = spans.listener.set(_listener(provider))
+    before, recorder = spans.listener.set(_listener(provider)), spans.recorder.set(_recorder(provider))
     try:
         yield
     finally:
         spans.listener.reset(before)
+        spans.recorder.reset(recorder)
         # A collector that is away must not hold up the stop.
         ending = threading.Thread(target=provider.shutdown, daemon=True)
         ending.start()
         ending.join(_PATIENCE)
+
+
+def _recorder(provider: TracerProvider) -> Callable[[spans.Ended], None]:
+    tracer = provider.get_tracer("gitops-ds", __version__)
+
+    def record(stretch: spans.Ended) -> None:
+        tracer.start_span(stretch.name, start_time=stretch.began).end(stretch.ended)
+
+    return record
 
 
 def _listener(provider: TracerProvider) -> spans.Begin:

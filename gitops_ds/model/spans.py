@@ -5,14 +5,27 @@ The listener goes with the context that a task begins in, so that there is nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 # Begins a stretch with a name, and what is known of it.
 Begin = Callable[[str, Mapping[str, str]], AbstractContextManager[None]]
 
 listener: ContextVar[Begin | None] = ContextVar("listener", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A stretch that was measured in another process; times in nanoseconds since 1970."""
+
+    name: str
+    began: int
+    ended: int
+
+
+recorder: ContextVar[Callable[[Ended], None] | None] = ContextVar("recorder", default=None)
 _NOTHING = nullcontext()
 
 
@@ -20,3 +33,10 @@ def span(name: str, **known: str) -> AbstractContextManager[None]:
     """The stretch that a `with` encloses."""
     begin = listener.get()
     return _NOTHING if begin is None else begin(name, known)
+
+
+def record(stretches: Iterable[Ended]) -> None:
+    """Passes on stretches that another process measured, inside of the stretch that is under way."""
+    if (one := recorder.get()) is not None:
+        for stretch in stretches:
+            one(stretch)

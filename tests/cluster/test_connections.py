@@ -134,6 +134,6 @@ def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_socke
             await until(lambda: server.watches == 10 * (100 + 3))  # DaemonSets, their revisions and nodes as well
             assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
             for caches in repositories:
-                caches.stop()
+                await caches.stop()
 
     asyncio.run(scene())
