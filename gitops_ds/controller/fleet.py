@@ -78,23 +78,24 @@ async def look(
     Without the right to list nodes, as with the ClusterRole view, the health is that of the DaemonSet's status, and `say` gets
     what is missing.
     """
-    known, may_see_nodes = cache.Cache(), True
+    known, unseen = cache.Cache(), ""
     lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True)
     for resource, found in zip(cache.WATCHED, lists, strict=True):
         if isinstance(found, errors.Forbidden) and resource == NODE:
-            may_see_nodes = False
+            unseen = found.said
             known.replace(NODE, (), "")
-            say(f"{found.said}: nodes without a pod are not shown, and health is that of the DaemonSet's status")
         elif isinstance(found, BaseException):
             raise found
         else:
             known.replace(resource, found.items, found.version)
+    if unseen:
+        say(f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's status")
     observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
     seen = [one for one in observed if not rivals.is_probe(one.daemonset.raw)]
     owners = sorted({owner(one) for one in seen} - {""})
     states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
     followed = await _sources(cluster, state_namespace, now) if owners else {}
-    healths = await _healths(cluster, seen, now) if may_see_nodes else {one.daemonset.key: _by_status(one) for one in seen}
+    healths = {one.daemonset.key: _by_status(one) for one in seen} if unseen else await _healths(cluster, seen, now)
     return tuple(Agent(one, healths[one.daemonset.key], states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
 
 

@@ -208,7 +208,7 @@ def test_a_revision_at_a_server(wanted: revision.Revision, commit: CommitId | No
 def test_an_unknown_revision_names_what_comes_near() -> None:
     assert "did you mean main?" in str(revision.unknown(Branch("mian"), REFS, "https://h/a"))
     assert "branches both, main" in str(revision.unknown(Branch("zzzz"), REFS, "https://h/a"))
-    assert "is empty" in str(revision.unknown(Head(), {}, "https://h/a"))
+    assert "has no commit yet" in str(revision.unknown(Head(), {}, "https://h/a"))
 
 
 @pytest.mark.parametrize(
