@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,8 @@ class Outcome:
 
 
 NOTHING_AMISS = Outcome((), ())
+# What is in a Namespace that left Git: kinds that may not be listed are named by the guard that keeps it, until somebody approves.
+_CONTENTS = re.compile(r"list /apis?/.*/namespaces/fleet/\w+\?limit=500$")
 
 
 def judge(plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = frozenset()) -> Outcome:
@@ -73,7 +76,8 @@ def judge(plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = 
     needed: set[Right] = set()
     refused: list[str] = []
     for told in _requests(plane.audit_log, since):
-        if _code(told) == 403 and "being terminated" not in told["responseStatus"].get("message", ""):
+        is_ending = "being terminated" in told["responseStatus"].get("message", "")
+        if _code(told) == 403 and not is_ending and not _CONTENTS.match(f"{told['verb']} {told['requestURI']}"):
             refused.append(f"{told['verb']} {told['requestURI']}")
         for right in _asked(told):
             narrow = Right(right.verb, right.group, right.resource)

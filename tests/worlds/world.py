@@ -220,8 +220,8 @@ class World:
         pod, owner = pods.pod_of(body), self.live()
         if pod.uid in self.kept:
             self.wrong.append(f"deletes the pod of {pod.node} for an orphan that could not be adopted")
-        if self.now - self.restored_at < AT_REST:
-            return  # it saw the pods of a world that is no more
+        if self.now - self.restored_at < AT_REST or self.is_late:
+            return  # it saw the pods as they were before
         if pod.owner is None or pod.owner.kind != "DaemonSet" or pod.owner.name != NAME:
             self.wrong.append(f"deletes the pod {pod.name}, which is not its own")
             return
