@@ -183,12 +183,18 @@ def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_leads_anywhere(runner:
 
 def test_the_steps_run_no_git_and_write_outside_of_the_checkout(runner: Runner, work: Work, merge: str) -> None:
     runner.check_out(work, merge)
-    before = {path: path.lstat() for path in sorted(runner.workspace.rglob("*"))}
+    before = _written(runner.workspace)
     done = runner.step("Check", GITHUB_BASE_REF="main")
     assert done.returncode == 1, done.stderr
-    assert {path: path.lstat() for path in sorted(runner.workspace.rglob("*"))} == before
+    assert _written(runner.workspace) == before
     for step in files.action()["runs"]["steps"]:
         assert not re.search(r"(^|[\s(])git\s", re.sub(r"#.*", "", step["run"]))
+
+
+def _written(directory: Path) -> dict[Path, tuple[int, ...]]:
+    """Every file with what a write changes of it; reading changes only when it was last read."""
+    found = {path: path.lstat() for path in directory.rglob("*")}
+    return {path: (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in found.items()}
 
 
 def test_the_target_branch_comes_from_the_server(runner: Runner, work: Work, merge: str) -> None:
