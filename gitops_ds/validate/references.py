@@ -18,25 +18,10 @@ def of(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
         if spec.get(field):
             yield (field,), "ServiceAccount", str(spec[field])
             break
-    for index, volume in enumerate(items(spec.get("volumes"))):
-        yield from _either(("volumes", index), volume, "configMap", "secret")
-        for place, source in enumerate(items(section(volume.get("projected")).get("sources"))):
-            yield from _either(("volumes", index, "projected", "sources", place), source, "configMap", "secret")
-    for group in ("initContainers", "containers"):
-        for index, container in enumerate(items(spec.get(group))):
-            for place, source in enumerate(items(container.get("envFrom"))):
-                yield from _either((group, index, "envFrom", place), source, "configMapRef", "secretRef")
-            for place, variable in enumerate(items(container.get("env"))):
-                source = section(variable.get("valueFrom"))
-                yield from _either((group, index, "env", place, "valueFrom"), source, "configMapKeyRef", "secretKeyRef")
-
-
-def _either(way: Path, holder: Mapping[str, Any], config_map: str, secret: str) -> Iterator[tuple[Path, str, str]]:
-    for field, kind in ((config_map, "ConfigMap"), (secret, "Secret")):
-        named = section(holder.get(field))
-        key = "secretName" if named.get("secretName") else "name"
-        if named.get(key) and not named.get("optional"):
-            yield (*way, field, key), kind, str(named[key])
+    for path, kind, holder in _holders(spec):
+        key = "secretName" if holder.get("secretName") else "name"
+        if holder.get(key) and not holder.get("optional"):
+            yield (*path, key), kind, str(holder[key])
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str, str]]:
@@ -52,13 +37,15 @@ def keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _holders(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """What names a ConfigMap or Secret and keys of it."""
+    """What names a ConfigMap or Secret, as a whole or by keys of it."""
     for index, volume in enumerate(items(spec.get("volumes"))):
         yield from _both(("volumes", index), volume, "configMap", "secret")
         for place, source in enumerate(items(section(volume.get("projected")).get("sources"))):
             yield from _both(("volumes", index, "projected", "sources", place), source, "configMap", "secret")
     for group in ("initContainers", "containers"):
         for index, container in enumerate(items(spec.get(group))):
+            for place, source in enumerate(items(container.get("envFrom"))):
+                yield from _both((group, index, "envFrom", place), source, "configMapRef", "secretRef")
             for place, variable in enumerate(items(container.get("env"))):
                 source = section(variable.get("valueFrom"))
                 yield from _both((group, index, "env", place, "valueFrom"), source, "configMapKeyRef", "secretKeyRef")
