@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -36,10 +37,18 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     from jsonschema import Draft202012Validator
 
     try:
-        with cpu_limit.limited():
+        with _bounded():
             Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise UnusableSchema(f"this is no JSON schema: {shortened(error.message)}", tuple(error.absolute_path)) from None
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Around an evaluation. Raises UnusableSchema where it takes more time, memory or depth than it may."""
+    try:
+        with cpu_limit.limited():
+            yield
     except cpu_limit.CpuLimitExceeded:
         raise UnusableSchema(TOO_SLOW) from None
     except MemoryError:
@@ -70,16 +79,10 @@ def errors(judge: Any, instance: Any, at_most: int) -> list[Any]:
     import referencing.exceptions
 
     try:
-        with cpu_limit.limited():
+        with _bounded():
             return list(islice(judge.iter_errors(instance), at_most))
     except referencing.exceptions.Unresolvable as error:
         raise UnusableSchema(f"the schema refers to {shortened(error.ref)}, which is not known") from None
-    except cpu_limit.CpuLimitExceeded:
-        raise UnusableSchema(TOO_SLOW) from None
-    except MemoryError:
-        raise UnusableSchema(TOO_LARGE) from None
-    except RecursionError:
-        raise UnusableSchema(CIRCLE) from None
     except re.error as error:
         raise UnusableSchema(f"{shortened(str(error.pattern))} is no regular expression: {error.msg}") from None
     except (ArithmeticError, ValueError, TypeError) as error:
