@@ -37,17 +37,21 @@ def rules(work: Work) -> set[str]:
     return {one["check_name"] for one in json.loads((work.clone / ".gitops-ds/quality.json").read_text())}
 
 
+def merge_request(base: str, sha: str) -> dict[str, str]:
+    """The variables of a merge request's job; nothing answers at the address of its forge."""
+    return {
+        "CI_API_V4_URL": "http://127.0.0.1:9/api/v4", "CI_PROJECT_ID": "42", "CI_MERGE_REQUEST_IID": "7", "CI_COMMIT_SHA": sha,
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "GITLAB_TOKEN": "secret-token", "GITOPS_DS_TIMEOUT": "1",
+    }  # fmt: skip
+
+
 def test_a_merge_request_is_checked_reported_and_its_comment_asked_for(
     work: Work, wheels: Mapping[str, str], tmp_path: Path
 ) -> None:
     base = work.git("rev-parse", "HEAD")
     work.write("another")
     sha = work.commit("break it")
-    there = {
-        "CI_API_V4_URL": "http://127.0.0.1:9/api/v4", "CI_PROJECT_ID": "42", "CI_MERGE_REQUEST_IID": "7", "CI_COMMIT_SHA": sha,
-        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "GITLAB_TOKEN": "secret-token", "GITOPS_DS_TIMEOUT": "1",
-    }  # fmt: skip
-    done = job(work, wheels, tmp_path, **there)
+    done = job(work, wheels, tmp_path, **merge_request(base, sha))
     assert done.returncode == 3, done.stdout + done.stderr
     assert "http://127.0.0.1:9/api/v4 can't be reached" in done.stderr
     assert "secret-token" not in done.stdout + done.stderr
@@ -85,11 +89,7 @@ def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_is_written_through(
         (work.clone / f"{module}.py").write_text(f"open({str(marker)!r}, 'w')")
     (work.clone / "away").symlink_to("/")
     sha = work.commit("hostile")
-    there = {
-        "CI_API_V4_URL": "http://127.0.0.1:9/api/v4", "CI_PROJECT_ID": "42", "CI_MERGE_REQUEST_IID": "7", "CI_COMMIT_SHA": sha,
-        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "GITLAB_TOKEN": "secret-token", "GITOPS_DS_TIMEOUT": "1",
-    }  # fmt: skip
-    done = job(work, wheels, tmp_path, **there)
+    done = job(work, wheels, tmp_path, **merge_request(base, sha))
     assert done.returncode == 3, done.stdout + done.stderr
     assert "DS101" in done.stdout
     assert not reports.is_symlink()

@@ -18,7 +18,7 @@ from typing import Any
 
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.cluster.simulated.requests import Fault, Request
+from gitops_ds.cluster.simulated.requests import Fault, Faults, Request
 from gitops_ds.controller import choosing, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.controller.loop import Controller, Powers
@@ -74,13 +74,6 @@ spec:
 """
 
 
-@dataclass(eq=False)
-class Window:
-    """A fault that lasts: what it answers, or None for a request that it does not concern."""
-
-    answer: Callable[[Request], Fault | None]
-
-
 @dataclass
 class World:
     """A cluster, the service on it, and what was found wrong."""
@@ -91,7 +84,7 @@ class World:
     wanted: Wanted = field(default_factory=Wanted)
     story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    windows: list[Window] = field(default_factory=list)
+    windows: list[Faults] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     controller: Controller | None = None
     loop: sync.Loop | None = None
@@ -181,22 +174,21 @@ class World:
         self.story.append(f"{self.now:6.0f} s: {text}")
 
     @contextlib.contextmanager
-    def fault(self, answer: Callable[[Request], Fault | None]) -> Iterator[None]:
+    def fault(self, answer: Faults) -> Iterator[None]:
         """A fault that lasts as long as the block."""
-        window = Window(answer)
-        self.windows.append(window)
+        self.windows.append(answer)
         try:
             yield
         finally:
-            self.windows.remove(window)
+            self.windows.remove(answer)
 
     # --- what is judged at every request
 
-    def _judge(self, name: str) -> Callable[[Request], Fault | None]:
+    def _judge(self, name: str) -> Faults:
         def judge(request: Request) -> Fault | None:
             self.sent[name, int(self.now // 60)] += request.verb != "watch"
             for window in self.windows:
-                if (fault := window.answer(request)) is not None:
+                if (fault := window(request)) is not None:
                     return fault
             if request.verb == "delete" and request.resource is not None:
                 self._judge_delete(request)
