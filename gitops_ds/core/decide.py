@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gitops_ds.core import claims, fleet, history, pods, rivals, rollout, status
+from gitops_ds.core.claims import Claim
 from gitops_ds.core.fleet import Fleet
 from gitops_ds.core.history import Past
 from gitops_ds.core.moves import BURST, Moves
@@ -33,7 +34,7 @@ def decide(seen: Observation) -> Decision:
     if claim.adopts:
         return Decision(steps=(claim.actions,))
     past = history.construct(daemonset, claim, seen.namesake)
-    spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+    spread = _laid_out(seen, claim, past)
     settled = pods.settle(spread)
     wanted = settled or rollout.pace(spread)
     pruned = history.prune(daemonset, past.old, claim.pods)
@@ -51,7 +52,7 @@ def moves(seen: Observation) -> tuple[Moves, Past]:
     """Every pod that a decision would create or delete, however many, and the history that it would make; for previews."""
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
-    spread = fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+    spread = _laid_out(seen, claim, past)
     return pods.settle(spread) or rollout.pace(spread), past
 
 
@@ -59,7 +60,11 @@ def layout(seen: Observation) -> Fleet:
     """The pods over the nodes as `decide` sees them, for those who only want to look."""
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
-    return fleet.look(seen, _relabelled(claim.pods, past), past.hash)
+    return _laid_out(seen, claim, past)
+
+
+def _laid_out(seen: Observation, claim: Claim, past: Past) -> Fleet:
+    return fleet.look(seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old)))
 
 
 def _relabelled(all_pods: Sequence[Pod], past: Past) -> Sequence[Pod]:

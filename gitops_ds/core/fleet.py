@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gitops_ds.kinds import eligibility, revisions
+from gitops_ds.kinds import eligibility
 from gitops_ds.kinds.eligibility import Placement
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
@@ -46,7 +46,7 @@ class Fleet:
     seen: Observation
     hash: str
     spots: tuple[Spot, ...]
-    outdated: frozenset[str] = frozenset()
+    outdated: frozenset[str]
 
     @property
     def desired(self) -> int:
@@ -75,7 +75,7 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
     return not pod.bound, pod.created, pod.name
 
 
-def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
+def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]) -> Fleet:
     """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -86,9 +86,7 @@ def look(seen: Observation, pods: Iterable[Pod], hash: str) -> Fleet:
     if by_node:
         spots += [_spot(node, None, there) for node, there in by_node.items()]
         spots.sort(key=lambda spot: spot.node)
-    template = seen.daemonset.template
-    others = (revision for revision in seen.revisions if not revisions.same_template(revision.template, template))
-    return Fleet(seen, hash, tuple(spots), frozenset(revision.hash or revision.name for revision in others))
+    return Fleet(seen, hash, tuple(spots), outdated)
 
 
 def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Spot:
