@@ -151,8 +151,13 @@ async def draft_with(
 
 
 async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> tuple[PassEnded, State]:
-    """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on."""
+    """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on.
+
+    Raises Forbidden before the first write where the plan's effect on nodes is unknown.
+    """
     made = ready.plan
+    if unknown := made.unknown_nodes:
+        raise errors.Forbidden(f"nothing was applied: {unknown.message}", 403, "Forbidden")
     _tell_plan(ready, emit, clock)
 
     def tell(done: apply.Written) -> None:

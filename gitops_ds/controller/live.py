@@ -115,11 +115,11 @@ def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
 
 
 async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
-    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes."""
+    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes where they may be listed."""
     kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
     ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
-    (daemonsets, known, node_list), rest = await asyncio.gather(
-        asyncio.gather(cluster.list(DAEMONSET), cluster.list(CONTROLLER_REVISION), cluster.list(NODE)),
+    (daemonsets, known, (node_list, unlisted)), rest = await asyncio.gather(
+        asyncio.gather(cluster.list(DAEMONSET), cluster.list(CONTROLLER_REVISION), _nodes(cluster)),
         asyncio.gather(*(_listed(cluster, resource, ours) for resource in sorted(kinds))),
     )
     objects = {key_of(body): body for body in daemonsets.items}
@@ -128,7 +128,16 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
     missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
     objects |= await single(cluster, missing)
     relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
-    return assemble(relevant, known.items, node_list.items)
+    found = assemble(relevant, known.items, node_list)
+    return replace(found, nodes=None, unlisted=unlisted) if unlisted else found
+
+
+async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
+    """The nodes, or why they may not be listed, as with the ClusterRole view."""
+    try:
+        return (await cluster.list(NODE)).items, ""
+    except errors.Forbidden as error:
+        return (), error.said
 
 
 async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
@@ -172,8 +181,10 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
 async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
     """Adds what becomes of the pods of these DaemonSets when they change: one list each.
 
-    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone.
+    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone; none where nodes are unknown.
     """
+    if live.nodes is None:
+        return live
     asked = [key for key in wanted if key in live.objects]
     found = await asyncio.gather(*(_seen(cluster, live, key) for key in asked))
     return replace(live, foresee={key: partial(preview.of_change, seen) for key, seen in zip(asked, found, strict=True) if seen})

@@ -113,6 +113,9 @@ class Drifted:
     contested: bool = False
 
 
+UNKNOWN_NODES = "unknown-nodes"  # the guard of a plan that moves pods where nodes may not be listed
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything an apply of one commit to one cluster would do, in the order it would be done.
@@ -135,3 +138,8 @@ class Plan:
     def writes(self) -> tuple[Change, ...]:
         """The changes that are not KEEP."""
         return tuple(c for c in self.changes if c.operation is not Operation.KEEP)
+
+    @property
+    def unknown_nodes(self) -> Refusal | None:
+        """Why the effect on nodes is unknown: then no change names nodes, and the plan is not applied. None where it is known."""
+        return next((refusal for refusal in self.refusals if refusal.guard == UNKNOWN_NODES), None)

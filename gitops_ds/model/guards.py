@@ -38,6 +38,7 @@ GUARDS: Mapping[str, Guard] = {
     "impersonation": Guard("ImpersonationRefused", fails=True),
     "cross-namespace": Guard("CrossNamespaceRefused", fails=True),
     "loses-nodes": Guard(_NOT_APPLIED, fails=True),
+    "unknown-nodes": Guard(_NOT_APPLIED, fails=True),
     "owned-by-other": Guard("OwnedByOther", fails=True, good=True),
     "waits": Guard(fails=True, good=True, stuck=False),
     "no-text": Guard(_NOT_APPLIED, good=True),

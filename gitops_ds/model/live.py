@@ -66,10 +66,10 @@ class Contents:
 class Live:
     """What a plan is made against.
 
-    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked.
-    `named_config_maps` are the ConfigMaps (namespace, name) that pods name. `foresee` says, for a DaemonSet whose pods were
-    listed, what becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of a resource's
-    unit, where known. `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
+    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked or, for the reason
+    `unlisted`, nobody may. `named_config_maps` are the ConfigMaps (namespace, name) that pods name. `foresee` says, for a DaemonSet
+    whose pods were listed, what becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of a
+    resource's unit, where known. `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
@@ -79,3 +79,4 @@ class Live:
     foresee: Mapping[Key, Callable[[Body], NodeImpact]] = field(default_factory=dict)
     allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     contents: Mapping[Key, Contents] = field(default_factory=dict)
+    unlisted: str = ""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import UNKNOWN_NODES, Change, Operation, Refusal
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
 from gitops_ds.plan import approval, prune, tracking
-from gitops_ds.plan.leaving import Leaving
+from gitops_ds.plan.leaving import Leaving, is_container
 from gitops_ds.plan.prune import Policy
 from gitops_ds.plan.terms import Terms
 
@@ -62,6 +62,19 @@ def refusals(losses: Losses, live: Live, terms: Terms, hash: str) -> tuple[Refus
     new = [key for key in new if key in going]
     said += _too_much(losses, new, live, terms, advice) if new else ()
     return (*said, *_nodes_lost(losses, new, live, terms, advice))
+
+
+def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Refusal, ...]:
+    """The refusal of a plan that moves pods, where nodes may not be listed: how many lose an agent cannot be checked."""
+    moving = tuple(change.key for change in changes if change.operation is not Operation.KEEP and _may_move(change))
+    if not live.unlisted or not moving:
+        return ()
+    told = f"the effect on nodes is unknown: {live.unlisted}; `apply` needs that right, to check maxNodesLost"
+    return (Refusal(UNKNOWN_NODES, told, held=moving),)
+
+
+def _may_move(change: Change) -> bool:
+    return change.key.is_daemonset or (change.operation is Operation.DELETE and is_container(change.key))
 
 
 def _too_much(losses: Losses, new: Sequence[Key], live: Live, terms: Terms, advice: str) -> Iterable[Refusal]:

@@ -99,11 +99,12 @@ def plan(
     spared = {key for refusal in deletes.refusals for key in (refusal.key, *refusal.held)}
     changes += deletes.changes
     in_order = order.ordered(changes, order.waves(bundle.manifests.values()))
+    left = tuple(change for change in in_order if change.key not in spared)
     return Plan(
         bundle.commit,
         bundle.cluster.name,
-        tuple(change for change in in_order if change.key not in spared),
-        (*refused, *bundle.refusals, *deletes.refusals),
+        left,
+        (*refused, *bundle.refusals, *deletes.refusals, *guarding.unknown_nodes(left, live)),
         deletes.hash,
         drifted,
         deletes.agreed,

@@ -33,6 +33,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "refusals": [_refusal_json(refusal) for refusal in plan.refusals],
         "held": [{**change_json(change), "nodes": nodes_json(change.nodes)} for change in plan.held],
         "nodes": nodes_json(total),
+        "nodesKnown": plan.unknown_nodes is None,
     }
 
 
@@ -124,7 +125,9 @@ def _summary(plan: Plan) -> str:
     total = impact(plan)
     words = f"{count[Operation.CREATE]} to create, {count[Operation.UPDATE]} to update, {count[Operation.DELETE]} to delete, "
     words += f"{count[Operation.KEEP]} unchanged"
-    if total != NodeImpact():
+    if plan.unknown_nodes:
+        words += "; nodes: unknown"
+    elif total != NodeImpact():
         words += f"; nodes: {len(total.gained)} gained, {len(total.lost)} lost, {len(total.restarted)} restarted"
     return words
 
@@ -188,7 +191,7 @@ def as_markdown(plan: Plan) -> str:
     lines = [f"### Plan{where}: {_summary(plan)}", ""]
     if plan.writes:
         lines += ["| | object | revision | nodes |", "|---|---|---|---|"]
-        lines += [_row(change) for change in plan.writes]
+        lines += [_row(change, unknown=bool(plan.unknown_nodes)) for change in plan.writes]
     if any(change.fields for change in plan.writes):
         lines += ["", "<details><summary>Fields</summary>", ""]
         for change in plan.writes:
@@ -205,9 +208,10 @@ def as_markdown(plan: Plan) -> str:
     return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`, of {source(plan)}", ""])
 
 
-def _row(change: Change) -> str:
+def _row(change: Change, *, unknown: bool) -> str:
     revision = _revision(change.rollout) if change.rollout and change.fields else ""
-    return f"| {change.operation.value} | {_code(str(change.key))} | {revision} | {_counts(change.nodes)} |"
+    nodes = "unknown" if unknown and change.key.is_daemonset else _counts(change.nodes)
+    return f"| {change.operation.value} | {_code(str(change.key))} | {revision} | {nodes} |"
 
 
 def _counts(nodes: NodeImpact) -> str:

@@ -1,0 +1,80 @@
+"""Without the right to list nodes a plan says that the effect on them is unknown, and an apply that may move pods writes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cluster import simulated
+from gitops_ds.cluster.simulated.requests import Request
+from gitops_ds.controller import deploy
+from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.objects import NODE
+from gitops_ds.plan import show
+from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset, play
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
+SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logs"}}
+FILES = {"agent.yaml": daemonset(), "space.yaml": [SPACE, daemonset("inner", namespace="logs")], "kept.yaml": config_map("kept")}
+
+
+def without_nodes(request: Request) -> errors.ClusterError | None:
+    listing = (request.verb, request.resource) == ("list", NODE)
+    return errors.Forbidden('nodes is forbidden: User "viewer" cannot list resource "nodes"', 403, "Forbidden") if listing else None
+
+
+def but(**changed: Any) -> Files:
+    files = {**FILES, **{f"{name}.yaml": content for name, content in changed.items()}}
+    return {name: content for name, content in files.items() if content is not None}
+
+
+CHANGES: dict[str, tuple[Files, deploy.Asked, str]] = {
+    "another image": (but(agent=daemonset(image="registry.example.com/agent:2")), NOBODY_WAITS, "update DaemonSet default/agent"),
+    "fewer nodes": (but(agent=daemonset(nodeSelector={"disk": "ssd"})), NOBODY_WAITS, "update DaemonSet default/agent"),
+    "another agent": (but(more=daemonset("more")), NOBODY_WAITS, "create DaemonSet default/more"),
+    "no agent": (but(agent=None), PRUNING, "delete DaemonSet default/agent"),
+    "no namespace": (but(space=None), PRUNING, "delete Namespace logs"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> None:
+    files, asked, line = CHANGES[change]
+
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        client = cluster.client("viewer", faults=without_nodes)
+        viewer = World(client)
+        draft = await viewer.draft(files, "second", asked)
+        text, document = show.as_text(draft.plan), show.as_json(draft.plan)
+        assert line in text
+        assert "the effect on nodes is unknown: nodes is forbidden" in text
+        assert "; nodes: unknown." in text
+        assert "| unknown |" in show.as_markdown(draft.plan) or change == "no namespace"
+        assert {one.nodes for one in (*draft.plan.changes, *draft.plan.held)} == {NodeImpact()}
+        assert document["nodesKnown"] is False
+        jsonschema.validate(document, SCHEMA)
+        client.count.reset()
+        with pytest.raises(errors.Forbidden, match="nothing was applied: the effect on nodes is unknown"):
+            await viewer.carry_out(draft, asked)
+        assert client.count.writes == 0
+
+    play(scene)
+
+
+def test_what_moves_no_pod_is_applied_without_that_right() -> None:
+    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        await deployer.apply(FILES)
+        viewer = World(cluster.client("viewer", faults=without_nodes))
+        done = await viewer.apply(but(kept=config_map("kept", a="1")), "second")
+        assert (done.written, done.refusals) == (("update ConfigMap default/kept",), ())
+        assert show.as_json(done.plan)["nodesKnown"] is True
+        again = await viewer.draft(but(agent=None), "third")  # pruning is off: nothing is deleted
+        assert again.plan.unknown_nodes is None
+
+    play(scene)
