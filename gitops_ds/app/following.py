@@ -17,8 +17,9 @@ from gitops_ds.controller import choosing, events, requests, sources, state, syn
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Place
 from gitops_ds.controller.polling import Polling
+from gitops_ds.controller.supervision import ended
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import NewCommit, PassFailed
+from gitops_ds.model.deployment import NewCommit, PassFailed, State
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.record import Emit, Record
 from gitops_ds.model.snapshot import Snapshot
@@ -55,7 +56,8 @@ class Around:
 class Following(parts.Deployer):
     """One repository, followed as long as `run` runs; its `loop` begins when the first look has told under which id.
 
-    A repository that can't be read is told, and looked at again; it holds up nobody else.
+    A repository that can't be read is told, and looked at again; it holds up nobody else. Meanwhile the commit that was applied
+    last is kept applied, if the local copy has it.
     """
 
     def __init__(self, around: Around, settings: RepositorySettings) -> None:
@@ -72,6 +74,8 @@ class Following(parts.Deployer):
         self.repository: Repository | None = None
         self._looked = False
         self._first_error: errors.GitopsError | None = None
+        self._last: tuple[str, CommitId | None] = ("", None)  # by the state in the cluster: the owner's id and the last good commit
+        self._since = time.time()
         self._clean: Mapping[str, Set[Digest]] = {}
 
     @property
@@ -85,8 +89,10 @@ class Following(parts.Deployer):
         """As of the loop; before it has begun, why it has not."""
         if self.loop is not None or self._first_error is None or not self._acting:
             return super().status
-        condition = sources.of_error(self._first_error)
-        return SourceStatus("", self._where.display, followed(self._settings), condition, str(self._first_error))
+        condition, (id, applied) = sources.of_error(self._first_error), self._last
+        return SourceStatus(
+            id, self._where.display, followed(self._settings), condition, str(self._first_error), applied=applied, since=self._since
+        )
 
     @property
     def settings(self) -> RepositorySettings:
@@ -156,8 +162,7 @@ class Following(parts.Deployer):
 
     @contextlib.asynccontextmanager
     async def _made(self, repository: Repository, first: Prepared) -> AsyncIterator[sync.Loop]:
-        around, settings, called = self._around, self._settings, repositories.identity(self._where)
-        id = state.identity(first.bundle.owner_hint, called, settings.path, first.bundle.cluster.name)
+        around, settings, called, id = self._around, self._settings, repositories.identity(self._where), self._owner(first)
         place = Place(around.cluster, around.service.cluster.namespace, id, called, settings.path)
         whole = " ".join((called, settings.path)).strip()
         if around.owners.setdefault(id, whole) != whole:
@@ -238,27 +243,90 @@ class Following(parts.Deployer):
         """The newest commit that may be read, as far as it tells the owner's id."""
         commit = await self._trusted(repository)
         await repository.fetch(commit)
+        return await self._identified(repository, commit)
+
+    async def _identified(self, repository: Repository, commit: CommitId) -> Prepared:
         found = await self._around.preparing.prepared(replace(self._job(repository, commit), identity_only=True))
-        if ended := next((finding for finding in found.findings if finding.rule == preparing.RULE), None):
-            raise errors.CommitTooHeavy(f"{self._where.display}: {ended.message}")
+        if heavy := next((finding for finding in found.findings if finding.rule == preparing.RULE), None):
+            raise errors.CommitTooHeavy(f"{self._where.display}: {heavy.message}")
         return found
+
+    def _owner(self, named: Prepared) -> str:
+        called = repositories.identity(self._where)
+        return state.identity(named.bundle.owner_hint, called, self._settings.path, named.bundle.cluster.name)
+
+    async def _named_or_applied(self, repository: Repository) -> Prepared:
+        """As `_named`; while Git does not give that commit, the one that was applied last."""
+        try:
+            return await self._named(repository)
+        except errors.SourceError as error:
+            if self._ends_the_start(error):
+                raise
+            if applied := await self._applied(repository, error):
+                return applied
+            raise
+
+    async def _applied(self, repository: Repository, error: errors.SourceError) -> Prepared | None:
+        """The commit that the state in the cluster names, from the local copy, as far as it tells the owner's id.
+
+        None where nothing was applied. Raises SourceUnreachable and SourceUntrusted, with the error of Git, where the commit is not
+        in the local copy or may not be read.
+        """
+        called, refused, states = repositories.identity(self._where), dict[str, errors.SourceError](), dict[str, State]()
+        with contextlib.suppress(errors.ClusterError):  # Git's error is what is told
+            states |= await state.known(self._around.cluster, self._around.service.cluster.namespace)
+        for id, known in states.items():
+            commit = known.last_attempted
+            if known.repository != called or commit is None:
+                continue
+            self._last = (id, known.last_good)
+            if not await repository.has(commit):
+                lost = f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is corrected"
+                refused[id] = errors.SourceUnreachable(f"{error}; {lost} until Git answers")
+            elif isinstance(found := await self._verify_kept(repository, commit), Unverified):
+                refused[id] = errors.SourceUntrusted(f"{error}; {found.message}, so nothing is corrected until Git answers")
+            elif self._owner(named := await self._identified(repository, commit)) == id:
+                return named
+        if len(refused) != 1:  # of several only a commit tells which of them is that of our directory of the repository
+            self._last = ("", None)
+        if refused:
+            raise next(iter(refused.values())) from error
+        return None
+
+    def _ends_the_start(self, error: errors.GitopsError) -> bool:
+        return len(self._around.service.repositories) == 1 and not error.retryable
 
     async def _first_look(self, repository: Repository) -> Prepared | None:
         """The owner's id needs the repository's own name, so this comes before the loop; None when asked to stop meanwhile."""
-        said, alone = "", len(self._around.service.repositories) == 1
-        while not self._stopping.is_set():
-            try:
-                return await self._named(repository)
-            except errors.GitopsError as error:
-                if alone and not error.retryable:
-                    raise
-                if str(error) != said:
-                    self._around.tell(PassFailed(time.time(), str(error), self._settings.retry_interval))
-                said, self._first_error = str(error), error
-            self._looked = True
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
+        said = ""
+        async with self._saved() as saver:
+            while not self._stopping.is_set():
+                try:
+                    return await self._named_or_applied(repository)
+                except errors.GitopsError as error:
+                    if self._ends_the_start(error):
+                        raise
+                    is_new, said, self._first_error = str(error) != said, str(error), error
+                if is_new:
+                    self._around.tell(PassFailed(time.time(), said, self._settings.retry_interval))
+                self._looked = True
+                if (status := self.status) and status.id:
+                    saver.show(status, write=is_new)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
+            await saver.end()
         return None
+
+    @contextlib.asynccontextmanager
+    async def _saved(self) -> AsyncIterator[sources.Saver]:
+        """Saves the status as long as there is no loop that does so."""
+        place = (self._around.service.cluster.namespace, "")
+        saver = sources.Saver(self._around.cluster, place, time.time)
+        saving = asyncio.create_task(saver.run())
+        try:
+            yield saver
+        finally:
+            await ended(saving)
 
 
 def limits_of(settings: RepositorySettings) -> Limits:

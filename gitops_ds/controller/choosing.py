@@ -1,5 +1,7 @@
 """Which commit is kept applied: the branch's tip, if it may be; else the last good one; else none.
 
+Before the first answer of Git the commit that was applied last is kept applied, as far as the local copy has it.
+
 What is met on the way is told once: a new commit, one that is not well formed, one whose signer nobody knows.
 """
 
@@ -63,7 +65,8 @@ class Choice:
     """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
 
     One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
-    to be applied, where somebody said so, `blocked` why only a person can let it be applied, `rejected` its first finding.
+    to be applied, where somebody said so, `blocked` why only a person can let it be applied, `rejected` its first finding. `kept`:
+    Git has not answered yet; `tip` is the commit that was applied last, whatever the branch's tip is.
     """
 
     tip: CommitId
@@ -73,6 +76,10 @@ class Choice:
     held: str = ""
     blocked: errors.SourceError | None = None
     rejected: str = ""
+    kept: bool = False
+
+
+Choose = Callable[[CommitId, State, str], Awaitable[Choice]]
 
 
 class Choosing:
@@ -105,14 +112,31 @@ class Choosing:
         found = next((finding for finding in prepared.findings if finding.refused), None)
         return await self._last_good(Choice(tip, rejected=secrets.line_of(found) if found else ""), known)
 
+    async def keep(self, last: CommitId, known: State, held: str) -> Choice:
+        """The commit that was applied last, while the tip of the branch is not known; the last good one where that may not be.
+
+        Raises SourceUnreachable where it is not in the local copy.
+        """
+        unknown = Choice(last, held=held, kept=True)
+        try:
+            choice = unknown if held else await self._kept(last, unknown)
+            return choice if choice.prepared or known.last_good == last else await self._last_good(choice, known)
+        except errors.SourceError as error:
+            lost = f"commit {last[:12]}, which was applied last, is not in the local copy of the repository"
+            raise errors.SourceUnreachable(f"{lost}, so nothing is corrected until Git answers: {error}") from error
+
     async def _last_good(self, choice: Choice, known: State) -> Choice:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
-        found = await self._source.verify_kept(known.last_good)
+        return await self._kept(known.last_good, choice)
+
+    async def _kept(self, commit: CommitId, choice: Choice) -> Choice:
+        """The choice with a commit that was applied before, if it may still be read and applied."""
+        found = await self._source.verify_kept(commit)
         if isinstance(found, Unverified):  # the state says that it was good, and whoever may write ConfigMaps can say that
             self._distrusts(found)
             return replace(choice, trusted=False)
-        good = await self._source.snapshot(known.last_good)
+        good = await self._source.snapshot(commit)
         prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 

@@ -24,6 +24,11 @@ class Seen:
     asked: bool = False
     error: errors.SourceError | None = None
 
+    @property
+    def answered(self) -> bool:
+        """Whether the tip is Git's answer of just now."""
+        return self.asked and self.error is None
+
 
 class Looks:
     """The looks of one loop at its source. `wake` is called when an answer came that no pass waited for.

@@ -93,12 +93,19 @@ def after(before: SourceStatus, facts: Facts, steering: Steering, error: errors.
         before,
         condition=condition,
         message=texts.words(message)[:_BYTES],
-        newest=facts.choice.tip if facts.choice else before.newest,
+        newest=_newest(facts) or before.newest,
         applied=facts.known.last_good if facts.known else before.applied,
         held=steering.held,
         suspended=steering.suspended,
         since=before.since if condition is before.condition else now,
     )
+
+
+def _newest(facts: Facts) -> CommitId | None:
+    """Before the first answer of Git it is the one that was tried last."""
+    if facts.choice is None or facts.choice.kept:
+        return facts.known.last_attempted if facts.choice and facts.known else None
+    return facts.choice.tip
 
 
 class Saver:

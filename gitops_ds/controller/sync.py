@@ -2,7 +2,8 @@
 
 The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does not ask Git. A wish that comes
 while a pass goes on is not lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends
-after `git ls-remote`. While Git gives no answer the commit that is known is kept applied.
+after `git ls-remote`. While Git gives no answer the commit that is known is kept applied; before its first answer, the one that was
+applied last.
 """
 
 from __future__ import annotations
@@ -342,6 +343,7 @@ class Loop:
         if str(error) != self._complaint:  # said once, not at every tick of the schedule
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
         self._complaint = str(error)
+        self._left = self.remembers
         self._state = None  # somebody may have written it, to agree to a rewind or as another process: it is read again
 
     def _later(self, tries: int, longest: float = LONGEST_RETRY) -> float:
@@ -390,9 +392,7 @@ class Loop:
     async def _once(self, steering: Steering) -> None:
         """One pass: what Git says, as far as it says something, and the cluster made so."""
         seen = await self._looks.look(None if self._choice is None else self._tip)
-        if seen.tip is None:
-            raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
-        if seen.asked and seen.error is None:
+        if seen.tip is not None and seen.answered:
             self._look_again(seen.tip)
             self._status = replace(self._status, looked=self._timing.clock())
         self._said.steered(steering)
@@ -404,7 +404,8 @@ class Loop:
         """Makes the cluster as the tip says, or the last good commit. The error that only people can mend, if any."""
         stir, now, tip = self._stir, asyncio.get_running_loop().time(), seen.tip or CommitId("")
         choice = self._choice
-        is_open = choice is not None and (not choice.trusted or choice.blocked is not None)
+        is_unknown = not seen.answered and (choice is None or choice.kept)  # the tip
+        is_open = choice is not None and (not choice.trusted or choice.blocked is not None or (choice.kept and seen.answered))
         if is_open and seen.asked:
             self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
@@ -412,28 +413,32 @@ class Loop:
         if settled:
             self._caches.require_current()
         if settled and self._compared <= self._timing.clock() < self._due:
-            if seen.asked and seen.error is None:
+            if seen.answered:
                 self._emit(Unchanged(self._timing.clock(), tip))
             self._outcome = f"success: commit {tip[:12]} is unchanged"
             return choice.blocked if choice else None
         self._settled, self._again = None, math.inf
         is_open = is_open and (seen.asked or self._state is None)
         known = self._state = self._state or await self._load()
-        held = choosing.held(tip, known, steering)
-        choice, error = await self._chosen((tip, known, held), choice, anew=is_open)
+        if is_unknown and known.last_attempted is None:
+            raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
+        tip = known.last_attempted if is_unknown and known.last_attempted else tip
+        asked = (tip, known, choosing.held(tip, known, steering))
+        choose = self._choosing.keep if is_unknown else self._choosing.choose
+        choice, error = await self._chosen(choose, asked, choice, anew=is_open)
         self._choice, self._tip = choice, choice.tip
         await self._carry_out(choice, known, steering, stir)
         return error
 
     async def _chosen(
-        self, asked: tuple[CommitId, State, str], before: Choice | None, *, anew: bool
+        self, choose: choosing.Choose, asked: tuple[CommitId, State, str], before: Choice | None, *, anew: bool
     ) -> tuple[Choice, errors.SourceError | None]:
         """The choice for a tip, as it is or made anew; the one before where Git does not give the files of the tip."""
         tip, known, held = asked
         if before is not None and (before.tip, before.held) == (tip, held) and not anew:
             return before, before.blocked
         try:
-            choice = await self._choosing.choose(tip, known, held)
+            choice = await choose(tip, known, held)
         except errors.SourceError as error:
             if before is None or before.prepared is None or before.held != held:
                 raise

@@ -15,7 +15,7 @@ from typing import ParamSpec, Self, TypeVar
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
-from gitops_ds.model.trust import Trust, Unverified, Verified
+from gitops_ds.model.trust import Mode, Trust, Unverified, Verified
 from gitops_ds.source import reading, remote, signatures, writing
 from gitops_ds.source.address import Address
 from gitops_ds.source.allowed import PROGRAMS, Allowed
@@ -65,8 +65,12 @@ class Repository:
 
     async def fetch(self, commit: CommitId) -> None:
         """Brings a commit with its history here; asks nobody when it is here already."""
-        if not await self._run(reading.has, commit):
+        if not await self.has(commit):
             await self._talk(remote.fetch, commit)
+
+    async def has(self, commit: CommitId) -> bool:
+        """Whether a commit was fetched, now or by an earlier process; asks nobody."""
+        return await self._run(reading.has, commit)
 
     async def snapshot(self, commit: CommitId, path: str = "") -> Snapshot:
         """The files of a fetched commit under a directory, names relative to it; see `tree` for what is refused."""
@@ -77,8 +81,16 @@ class Repository:
         return await self._talk(signatures.verify, revision, tip, since, trust)
 
     async def verify_kept(self, revision: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
-        """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG, by a tag that names it."""
-        return await self._talk(signatures.verify_kept, revision, commit, trust)
+        """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG, by a tag that names it.
+
+        Of the tags only the server is asked; while it gives no answer, those count that were fetched.
+        """
+        if trust.mode is not Mode.TAG:
+            return await self._run(signatures.verify_kept, revision, commit, trust)
+        try:
+            return await self._talk(signatures.verify_kept, revision, commit, trust)
+        except errors.SourceUnreachable:
+            return await self._run(signatures.verify_fetched, commit, trust)
 
     async def newest_verified(self, revision: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
         """The newest commit in the line of a fetched tip that is signed by whom we trust."""

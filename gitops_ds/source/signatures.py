@@ -51,11 +51,22 @@ def verify_kept(bare: Bare, wanted: Revision, commit: CommitId, trust: Trust) ->
         tags = [
             ref.removeprefix("refs/tags/").removesuffix("^{}") for ref, id in known.items() if id == commit and ref.endswith("^{}")
         ]
-        said = [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)]
-        return next(
-            (one for one in said if isinstance(one, Verified)),
-            Unverified(commit, f"no signed tag names {commit[:12]}, the last good commit, any more"),
-        )
+        return _first_good(commit, [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)])
+
+
+def verify_fetched(bare: Bare, commit: CommitId, trust: Trust) -> Verified | Unverified:
+    """As `verify_kept` under mode TAG, by the tags that were fetched: the server is not asked, so one that it lost still counts."""
+    rows = bare.run("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=3)", "refs/gitops-ds/tags").text
+    tags = [row.split(" ", 2) for row in rows.splitlines()]
+    with _keys(trust) as keys:
+        return _first_good(commit, [_tag_object(bare, (name, id), commit, keys) for id, of, name in sorted(tags) if of == commit])
+
+
+def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Verified | Unverified:
+    return next(
+        (one for one in said if isinstance(one, Verified)),
+        Unverified(commit, f"no signed tag names {commit[:12]}, the last good commit, any more"),
+    )
 
 
 def newest(bare: Bare, wanted: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
@@ -189,6 +200,12 @@ def _tag_named(bare: Bare, name: str, known: Mapping[str, str], tip: CommitId, k
     if id is None or commit is None:
         return Unverified(tip, f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s {name}`)")
     remote.fetch_tag(bare, name)
+    return _tag_object(bare, (name, id), tip, keys)
+
+
+def _tag_object(bare: Bare, named: tuple[str, str], tip: CommitId, keys: _Keys) -> Verified | Unverified:
+    """Whether a fetched tag, by its name and its own id, is a signed one for the commit."""
+    name, id = named
     content = bare.run("cat-file", "tag", id).stdout.decode("utf-8", "replace")
     # The server names the tag; only what stands in it is signed. Else an old tag could be shown under a new name.
     if content.split("\n")[:3] != [f"object {tip}", "type commit", f"tag {name}"]:

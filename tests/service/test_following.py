@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -123,6 +124,39 @@ def consent(directory: Path, plane: controlplane.ControlPlane, server: gitserver
     }
     run = subprocess.run((*words, *where), env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_from_its_cache(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    def sources() -> str:
+        words = ("sources", "-o", "wide", "--kubeconfig", str(api_server.kubeconfig), "--state-namespace", "service-test")
+        return subprocess.run((PROGRAM, *words), capture_output=True, text=True, check=True).stdout
+
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        upstream = server.repository("fleet")
+        named = f"version: v1\nname: {space}\nmanifests: ['*.json']\n"
+        commit = upstream.commit({**agent(space, 1), "gitops-ds.yaml": named})
+        file = settings(
+            tmp_path, f"{server.url}/fleet", username=server.user, tokenFile=server.password.encode(), caFile=server.authority
+        )
+        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
+            until(lambda: runs(api_server, space) == image(1), log.read_text)
+            until(lambda: f"commit {commit[:12]} is applied" in sources(), log.read_text)
+    lost = f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is corrected"
+    for has_cache in (True, False):
+        if not has_cache:
+            shutil.rmtree(tmp_path / "cache")
+        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
+            until(lambda: "tried again" in log.read_text(), log.read_text)
+            api_server.kubectl("-n", space, "delete", "daemonset", "agent")
+            if has_cache:
+                until(lambda: runs(api_server, space) == image(1), log.read_text)
+            else:
+                until(lambda: lost in sources(), lambda: sources() + log.read_text())
+                assert runs(api_server, space) == ""
+            until(lambda: f"{space}  " in sources() and "Unreachable" in sources(), lambda: sources() + log.read_text())
+            assert "Traceback" not in log.read_text()
 
 
 def test_it_follows_a_server_by_ssh_with_the_keys_of_its_settings(

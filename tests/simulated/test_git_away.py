@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from dataclasses import replace
 
 import pytest
 
+from gitops_ds import errors
 from gitops_ds.cluster import simulated
 from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.controller import choosing, sync
+from gitops_ds.controller import choosing, state, sync
 from gitops_ds.controller.deploy import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.record import Record
+from gitops_ds.model.source_status import Condition
 from gitops_ds.model.trust import Unverified, VerificationFailed, Verified
 from gitops_ds.pipeline import prepare
 from gitops_ds.source.reading import Movement
 from tests.simulated.test_deployer_drift import changed
 from tests.simulated.test_deployer_loop import AGENT, History, Scene, play
+from tests.simulated.test_steering import annotate
 
 
 def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew() -> None:
@@ -195,6 +199,157 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
             await running
 
     virtual_time.run(main())
+
+
+def begun_anew(scene: Scene, signed: Signed | None = None) -> tuple[sync.Loop, asyncio.Task[None]]:
+    """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
+    history = scene.history
+    source = choosing.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
+    if signed is not None:
+        source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
+    timing = sync.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
+    loop = sync.Loop(source, Place(scene.client, "gitops-ds", "test", "memory"), Asked(patience=0.0), scene.heard.append, timing)
+    return loop, asyncio.create_task(loop.run())
+
+
+async def ended(scene: Scene) -> None:
+    """The first loop stops, and Git goes away."""
+    scene.loop.stop()
+    await asyncio.sleep(1)
+    scene.history.unreachable = True
+
+
+async def healed(scene: Scene) -> bool:
+    """Whether an agent that is deleted now is there ten seconds later, at the version of the last good commit."""
+    await scene.cluster.delete(DAEMONSET, "default", "agent")
+    await asyncio.sleep(10)
+    try:
+        return await scene.image() == "1"
+    except errors.NotFound:
+        return False
+
+
+def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_applied() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert await healed(scene)
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert len(scene.told(deployment.PassFailed)) == 1, "told once"
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
+        scene.history.push(AGENT.format(tag="2"))
+        loop.ask()
+        await asyncio.sleep(5)
+        assert await scene.image() == "2"
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+        await scene.settle()
+        await ended(scene)
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert await healed(scene)
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.REJECTED
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        known = await state.load(scene.cluster, "gitops-ds", "test")
+        later = scene.history.push(AGENT.format(tag="2"))
+        await state.save(scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later))
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert loop.status is not None
+        assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
+        scene.history.at, scene.history.unreachable = 0, False
+        loop.ask()
+        await asyncio.sleep(5)
+        assert loop.status.condition is Condition.REWOUND
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_what_is_on_hold_or_suspended_stays_so_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        good, place = scene.history.id(0), (scene.cluster, "gitops-ds", "test")
+        await ended(scene)
+        for name, value in (("suspend", "true"), ("hold", good)):
+            await annotate(scene, **{name: value})
+            loop, running = begun_anew(scene)
+            await asyncio.sleep(10)
+            assert not await healed(scene), name
+            await annotate(scene, **{name: None})
+            await asyncio.sleep(30)
+            assert await scene.image() == "1", f"as soon as {name} is withdrawn"
+            loop.stop()
+            await running
+        assert (await state.load(*place)).last_good == good
+
+    play(script)
+
+
+def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        signed = Signed()
+        signed.unsigned.add(scene.history.id(0))
+        loop, running = begun_anew(scene, signed)
+        await asyncio.sleep(10)
+        assert not await healed(scene)
+        assert any(isinstance(told, VerificationFailed) for told in scene.heard)
+        signed.unsigned.clear()
+        await asyncio.sleep(600)
+        assert await scene.image() == "1"
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_is_corrected() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        scene.history.files_away = True
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert not await healed(scene)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy" in loop.status.message
+        assert "nothing is corrected" in loop.status.message
+        loop.stop()
+        await running
+
+    play(script)
 
 
 def test_the_end_of_a_loop_leaves_no_task_behind() -> None:

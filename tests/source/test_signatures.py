@@ -13,9 +13,10 @@ from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.trust import Mode, Trust, Unverified, Verified
 from gitops_ds.source import address, keyring, signatures
+from gitops_ds.source.credentials import Credentials, Password
 from gitops_ds.source.repository import Repository
 from gitops_ds.source.revision import Branch, Revision, Semver, Tag
-from tests import signing
+from tests import gitservers, signing
 from tests.gitservers import Upstream
 from tests.signing import Gpg, SshSigner
 
@@ -227,6 +228,30 @@ def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(upstream: Upstrea
     refused(verified(upstream, trust, wanted=Semver(">=1")), "is not signed")
     with pytest.raises(errors.UsageError, match=r"set repository\.tag or repository\.semver"):
         verified(upstream, trust)
+
+
+def test_while_the_server_is_away_the_last_good_commit_counts_by_the_signatures_that_were_fetched(
+    tmp_path: Path, ada: SshSigner, eve: SshSigner
+) -> None:
+    async def verified_while_away() -> list[type[Verified | Unverified]]:
+        wanted, cache = Tag("v1.0.0"), tmp_path / "cache"
+        with gitservers.http_git_server(tmp_path / "git") as server:
+            upstream = server.repository("fleet")
+            signing.commit(upstream, "1", *ada.config())
+            signing.tag(upstream, "v1.0.0", *ada.config())
+            where = address.parse(f"{server.url}/fleet")
+            own = Credentials(Password(server.password, server.user), server.authority)
+            async with Repository(where, cache, own) as repository:
+                tip = await repository.tip(wanted)
+                assert not await repository.has(tip)
+                await repository.fetch(tip)
+                assert isinstance(await repository.verify(wanted, tip, None, Trust(Mode.TAG, ada.allowed())), Verified)
+        async with Repository(where, cache, own) as repository:
+            assert await repository.has(tip)
+            asked = [Trust(mode, signer.allowed()) for mode in (Mode.TAG, Mode.HEAD, Mode.ALL) for signer in (ada, eve)]
+            return [type(await repository.verify_kept(wanted, tip, trust)) for trust in asked]
+
+    assert asyncio.run(verified_while_away()) == [Verified, Unverified] * 3
 
 
 def test_an_openpgp_signed_tag_is_good(upstream: Upstream, gpg: Gpg) -> None:
