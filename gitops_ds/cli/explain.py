@@ -14,7 +14,7 @@ from gitops_ds.cli import options
 @click.argument("path", required=False, default="")
 @options.directory
 @options.option("--revision", help="A commit, branch or tag.")
-@options.option("--path-in-repository", "inside", default="", help="The directory inside the repository.")
+@options.option("--path", "--path-in-repository", "inside", default="", help="The directory inside the repository.")
 @options.allow
 @options.cluster_name
 @options.option("--node", help="The name of a node: which variant runs there.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from gitops_ds.validate import changes, custom, fleet, promotion, reading, repository_rules, rules, suppressions
@@ -22,7 +23,7 @@ pod, would refuse it. *Advice* never does. The severity is what is printed; much
 `rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single
 findings alone see [DS902](../gitops_ds/validate/pages/DS902.md).
 
-The table says what has to hold; a finding says where it does not.
+The table says what has to hold; a finding says where it does not. A rule whose parts weigh differently has a line for each.
 
 | rule | what has to hold | kind | severity | on |
 |---|---|---|---|---|
@@ -64,17 +65,24 @@ def rows() -> Iterator[Row]:
 def as_markdown() -> str:
     """The whole page."""
     files = "".join(f"| {name} | {said} |\n" for name, said in OF_FILES.items())
-    return _HEAD + "".join(_row(rule) for rule in rows()) + _FILES + files
+    by_id = (tuple(some) for _, some in groupby(rows(), key=lambda rule: rule.id))
+    return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 
 
-def _row(rule: Row) -> str:
-    page = f"[{rule.id}](../gitops_ds/validate/pages/{rule.id}.md)"
+def _row(parts: Sequence[Row]) -> str:
+    """One row for each rule; a line in it for each part that weighs differently."""
+    page = f"[{parts[0].id}](../gitops_ds/validate/pages/{parts[0].id}.md)"
+    columns = [cells[:1] if len(set(cells)) == 1 else cells for cells in zip(*map(_cells, parts), strict=True)]
+    return f"| {' | '.join((page, *map('<br>'.join, columns)))} |\n"
+
+
+def _cells(rule: Row) -> tuple[str, str, str, str]:
     match rule:
         case Rule(refused=True) | ChangeRule(refused=True):
             kind = "refused"
         case _:
             kind = "advice"
-    return f"| {page} | {rule.summary} | {kind} | {_severity(rule, kind)} | {'yes' if rule.on else 'no'} |\n"
+    return rule.summary, kind, _severity(rule, kind), "yes" if rule.on else "no"
 
 
 def _severity(rule: Row, kind: str) -> str:

@@ -113,4 +113,9 @@ def test_the_list_of_rules_has_the_severity_that_is_printed() -> None:
     printed = {one.rule: one.severity.value for one in findings(*bodies)}
     assert printed
     for rule, severity in printed.items():
-        assert f"| {severity}" in rows[rule], rule
+        assert severity in [part.partition(";")[0] for part in rows[rule].split(" | ")[3].split("<br>")], rule
+
+
+def test_the_list_of_rules_has_one_row_for_each_rule() -> None:
+    ids = [line.split("[")[1][:5] for line in catalogue.as_markdown().splitlines() if line.startswith("| [DS")]
+    assert ids == sorted({row.id for row in catalogue.rows()})
