@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -172,6 +173,20 @@ async def base_snapshot(repository: Named, base: str, at: str | None, server: st
         for commit in (tip, own):
             await found.fetch(commit)
         return await snapshot_of(found, await found.merge_base(tip, own) or tip, repository.path)
+
+
+async def commit_named(text: str, directory: str | None) -> str:
+    """The commit that a revision names. An id, or how it begins, is taken as it is and needs no repository at hand.
+
+    `directory` is a directory or URL, None the work tree around. Raises UsageError and SourceError.
+    """
+    if re.fullmatch("[0-9a-f]{7,64}", text.lower()):
+        return text.lower()
+    from gitops_ds.source import revision
+
+    wanted = revision.parse(text)
+    async with opened(named(directory)) as found:
+        return await found.tip(wanted)
 
 
 async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:

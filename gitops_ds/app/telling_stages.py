@@ -112,6 +112,7 @@ class Courses:
         written, self._written = self._written, set()
         failing = told.failed
         waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")
+        waits = waits or next((f"suspended: {refusal.message}" for refusal in told.suspended), "")
         trouble = next((f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"), "")
         self._stands(commit, trouble, waits)
         if course := self._at(commit):

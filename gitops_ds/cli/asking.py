@@ -39,12 +39,3 @@ async def ask(given: dict[str, Any], work: Work) -> Body:
     else:
         click.echo(words)
     return body
-
-
-def commit(_: click.Context, __: click.Parameter, value: str) -> str:
-    """The id of a commit, or how it begins."""
-    import re
-
-    if not re.fullmatch("[0-9a-f]{7,64}", value.lower()):
-        raise click.BadParameter(f"{value!r} is no commit: its id, or the first seven digits or more")
-    return value.lower()

@@ -42,7 +42,11 @@ async def _get(given: dict[str, Any]) -> int:
         }
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
         return 0
-    click.echo(table.fleet(agents, now, wide=given["output"] == "wide"), nl=False)
+    wide = given["output"] == "wide"
+    click.echo(table.fleet(agents, now, wide=wide), nl=False)
+    if not wide:
+        for line in table.apart(agents):
+            options.say(line, quiet=given["quiet"])
     return 0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @click.command()
-@click.argument("commit", callback=asking.commit)
+@click.argument("commit")
 @asking.service
 def hold(**given: Any) -> int:
     """Keep a commit from being applied; the last good one stays."""
@@ -23,7 +23,7 @@ def hold(**given: Any) -> int:
 
 
 @click.command()
-@click.argument("commit", callback=asking.commit)
+@click.argument("commit")
 @asking.service
 def release(**given: Any) -> int:
     """Let a commit that is held be applied. Exits 1 when it is not held."""
@@ -31,22 +31,30 @@ def release(**given: Any) -> int:
 
 
 async def _hold(given: dict[str, Any]) -> int:
+    from gitops_ds.app import repositories
+
+    commit = await repositories.commit_named(given["commit"], given["directory"])
+
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
         from gitops_ds.app import asking as service
 
-        body = await service.hold(cluster, where, found.id, given["commit"])
-        return body, f"{found.id}: commit {given['commit'][:12]} is held"
+        body = await service.hold(cluster, where, found.id, commit)
+        return body, f"{found.id}: commit {commit[:12]} is held"
 
     await asking.ask(given, work)
     return 0
 
 
 async def _release(given: dict[str, Any]) -> int:
+    from gitops_ds.app import repositories
+
+    commit = await repositories.commit_named(given["commit"], given["directory"])
+
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
         from gitops_ds.app import asking as service
 
-        body = await service.release(cluster, where, found.id, given["commit"])
-        return body, f"{found.id}: commit {given['commit'][:12]} is released"
+        body = await service.release(cluster, where, found.id, commit)
+        return body, f"{found.id}: commit {commit[:12]} is released"
 
     await asking.ask(given, work)
     return 0

@@ -8,6 +8,7 @@ from gitops_ds.controller import fleet as fleets
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.kinds import plain_text
 from gitops_ds.model.objects import short
+from gitops_ds.model.plural import counted
 
 HEAD = [
     "NAMESPACE",
@@ -43,6 +44,16 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
         return "No DaemonSets found.\n"
     head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
     return columns(head, (_row(agent, now, wide) for agent in agents))
+
+
+def apart(agents: Sequence[Agent]) -> list[str]:
+    """A line for each reason why agents that a service follows are not as Git says; `wide` has it in each row."""
+    found: dict[tuple[str, str], int] = {}
+    for one in agents:
+        sync, word = fleets.sync_of(one)
+        if sync in _APART and one.source is not None and one.source.active:
+            found[sync, word] = found.get((sync, word), 0) + 1
+    return [f"{sync} ({counted(number, 'DaemonSet')}): {word}" for (sync, word), number in found.items()]
 
 
 def agent(one: Agent, now: float, *, nodes: bool) -> str:

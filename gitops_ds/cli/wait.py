@@ -11,7 +11,7 @@ from gitops_ds.cli import options
 
 @click.command()
 @click.argument("name")
-@options.option("--commit", metavar="SHA", default="", help="The commit that it shall run, or a later one.")
+@options.option("--commit", metavar="REVISION", default="", help="The commit that it shall run, or a later one.")
 @options.option("--timeout", type=options.Duration(), default="10m", show_default=True, help="How long at most: 90s, 10m.")
 @options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
 @options.in_namespace
@@ -24,14 +24,11 @@ def wait(**given: Any) -> int:
 
 
 async def _wait(given: dict[str, Any]) -> int:
-    import re
-
     from gitops_ds.app import attending, clusters, repositories
     from gitops_ds.controller import fleet
 
-    commit, seconds = given["commit"].lower(), given["timeout"]
-    if commit and not re.fullmatch("[0-9a-f]{7,64}", commit):
-        raise click.UsageError(f"--commit {commit}: write its id, at least 7 digits of it: git rev-parse {commit}")
+    seconds = given["timeout"]
+    commit = await repositories.commit_named(given["commit"], given["directory"]) if given["commit"] else ""
     connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     includes = repositories.includes(repositories.named(given["directory"]), commit) if commit else None
     awaited = attending.Awaited(given["name"], given["namespace"], commit, seconds, includes)

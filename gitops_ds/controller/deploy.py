@@ -147,7 +147,9 @@ async def draft_with(
     if moving := make.moving(made):
         seen = await live.with_pods(place.cluster, seen, moving)
         made = make.plan(served, seen, terms, answers, kept=kept)
-    return Draft(replace(made, refusals=(*refused, *made.refusals)), bundle, commit, writer, known)
+    suspended = suspension.refusals(made.changes, seen.objects, live_words=asked.live_words)
+    made = replace(made, changes=_without(made.changes, suspended), refusals=(*refused, *made.refusals, *suspended))
+    return Draft(made, bundle, commit, writer, known)
 
 
 async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> tuple[PassEnded, State]:
@@ -166,9 +168,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
         if drifted := made.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
-    left_out = suspension.refusals(made.changes, ready.writer.live.objects, live_words=asked.live_words)
-    made = replace(made, changes=_without(made.changes, left_out), refusals=(*made.refusals, *left_out))
-    ready = await _announced(place, replace(ready, plan=made))
+    ready = await _announced(place, ready)
     outcome = await apply.perform(ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), change, refusal))
@@ -239,8 +239,12 @@ async def compare(place: Place, ready: Draft, emit: Emit, clock: Callable[[], fl
     made, terms = ready.plan, ready.writer.terms
     _tell_plan(ready, emit, clock)
     standing = drift.standing(made.drifted, terms.left, terms.now)
-    after = replace(ready.state, waiting=frozenset(change.key for change in made.writes), drift=standing)
+    after = replace(ready.state, waiting=frozenset(change.key for change in made.writes) | _suspended(made), drift=standing)
     return after if after == ready.state else await _save(place, after)
+
+
+def _suspended(made: Plan) -> frozenset[Key]:
+    return frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD)
 
 
 def _tell_plan(ready: Draft, emit: Emit, clock: Callable[[], float]) -> None:
@@ -289,7 +293,7 @@ def _remembered(ready: Draft, outcome: apply.Outcome, place: Place) -> State:
         digests=digests,
         generations=_generations(ready, outcome, gone),
         revisions=_revisions(ready, gone),
-        waiting=frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD),
+        waiting=_suspended(made),
         drift={key: left for key, left in standing.items() if key not in written},
         approved=made.approved - gone,
     )

@@ -187,7 +187,7 @@ def sync_of(agent: Agent) -> tuple[str, str]:
         return "Unknown", agent.stale
     if source is None or not source.active:
         return "Unknown", UNFOLLOWED
-    if source.condition is not Condition.SYNCED:
+    if source.condition is not Condition.SYNCED and not source.agents_suspended:
         return EFFECTS[source.condition].sync, source.message
     if left := agent.state.drift.get(agent.key):
         return ("Held" if left.choice is Drift.HOLD else "OutOfSync"), left.words

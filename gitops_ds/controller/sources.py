@@ -20,6 +20,7 @@ from gitops_ds.model import guards, names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployment import PassEnded, State
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
+from gitops_ds.model.plural import counted
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.model.steering import Steering
 from gitops_ds.redaction import texts
@@ -61,13 +62,16 @@ def judge(facts: Facts) -> tuple[Condition, str]:
     if choice.held:
         return Condition.HELD, f"commit {tip} is on hold ({choice.held}); {stays}"
     if facts.waiting is not None:
-        return Condition.SUSPENDED, f"suspended: {facts.waiting} changes of commit {tip} wait"
-    failed = ended.failed if ended else ()
+        return Condition.SUSPENDED, f"suspended: {counted(facts.waiting, 'change')} of commit {tip} not applied"
+    failed, waiting = (ended.failed, ended.suspended) if ended else ((), ())
     if failed and not any(guards.of(refusal.guard).stuck for refusal in failed):
         return Condition.PROGRESSING, f"commit {tip} is being applied: {failed[0].message}"
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         return Condition.PARTLY_APPLIED, f"commit {tip} is applied in part: {failed[0].message}{more}"
+    if waiting:
+        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+        return Condition.SUSPENDED, f"commit {tip} is applied in part: {waiting[0].message}{more}"
     if choice.prepared is None or good != choice.tip:
         return Condition.UNKNOWN, f"commit {tip} is not applied yet"
     return Condition.SYNCED, f"commit {tip} is applied"
@@ -89,12 +93,13 @@ def of_error(error: errors.GitopsError) -> Condition:
 def after(before: SourceStatus, facts: Facts, steering: Steering, error: errors.GitopsError | None, now: float) -> SourceStatus:
     """The status after a pass. Pure."""
     condition, message = judge(facts) if error is None else (of_error(error), str(error))
+    in_part = facts.ended is not None and not facts.ended.whole  # such a commit may be the last good one
     return replace(
         before,
         condition=condition,
         message=texts.words(message)[:_BYTES],
         newest=_newest(facts) or before.newest,
-        applied=facts.known.last_good if facts.known else before.applied,
+        applied=facts.known.last_good if facts.known and not in_part else before.applied,
         held=steering.held,
         suspended=steering.suspended,
         since=before.since if condition is before.condition else now,

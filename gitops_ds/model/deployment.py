@@ -162,6 +162,16 @@ class PassEnded(Record):
         """The refusals that leave a part of the commit undone; with one of them the commit is applied in part."""
         return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).fails)
 
+    @property
+    def suspended(self) -> tuple[Refusal, ...]:
+        """The changes of the commit that wait because their agent is suspended."""
+        return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).suspended)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the commit is applied as a whole."""
+        return not self.failed and not self.suspended
+
 
 @dataclass(frozen=True, slots=True)
 class PassFailed(Record):

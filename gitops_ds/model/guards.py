@@ -13,7 +13,8 @@ class Guard:
     `fails`: something that the commit wants is not in the cluster, so the commit is applied in part. `good`: the commit counts as
     the last good one all the same, because waiting or another owner is no fault of it. `retried`: it may end though neither Git
     nor what is watched changes. `reason` is that of the Kubernetes event on the state; empty where another event reports it.
-    `prunes`: it keeps objects that left Git. `stuck`: people are notified.
+    `prunes`: it keeps objects that left Git. `stuck`: people are notified. `suspended`: the change waits until its
+    agent is resumed.
     """
 
     reason: str = ""
@@ -22,6 +23,7 @@ class Guard:
     retried: bool = False
     prunes: bool = False
     stuck: bool = True
+    suspended: bool = False
 
 
 _NOT_APPLIED = "NotApplied"
@@ -43,7 +45,7 @@ GUARDS: Mapping[str, Guard] = {
     "waits": Guard(fails=True, good=True, stuck=False),
     "no-text": Guard(_NOT_APPLIED, good=True),
     "held": Guard(good=True, stuck=False),
-    "suspended": Guard(good=True, stuck=False),
+    "suspended": Guard(good=True, stuck=False, suspended=True),
     "contested": Guard(good=True, stuck=False),  # DriftContested reports it
     "drift": Guard(good=True, stuck=False),  # DriftDetected and DriftHeld report it
     "empty-render": Guard("PruneRefused", good=True, prunes=True),

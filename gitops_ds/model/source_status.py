@@ -49,6 +49,11 @@ class SourceStatus:
     written: float = 0.0
     active: bool = True
 
+    @property
+    def agents_suspended(self) -> bool:
+        """Whether the condition is Suspended because of single agents; the others are as the commit says."""
+        return self.condition is Condition.SUSPENDED and not self.suspended
+
 
 @dataclass(frozen=True, slots=True)
 class SourceChanged(Record):

@@ -169,7 +169,7 @@ def deployed(heard: Record, state: About) -> Told | None:
             if pruning:
                 return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
             whole = Told(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written")
-            return whole if writes and not heard.failed else None
+            return whole if writes and heard.whole else None
         case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard not in PRUNING:
             reason = guards.of(refusal.guard).reason
             return Told(state, reason, refusal.message, warning=guards.of(refusal.guard).stuck) if reason else None
@@ -203,6 +203,8 @@ def _source(heard: source_status.SourceChanged, state: About) -> Told | None:
     match heard.status.condition:
         case Condition.PARTLY_APPLIED:
             return Told(state, reason, message, warning=True)
+        case Condition.SUSPENDED if heard.status.agents_suspended:  # the record Suspended reports a whole repository
+            return Told(state, reason, message)
         case Condition.SYNCED if heard.recovered:
             return Told(state, reason, message)
         case _:

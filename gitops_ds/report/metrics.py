@@ -151,8 +151,8 @@ class Metrics:
         self._timed(told)
         match told:
             case deployment.PassEnded(commit=commit, refusals=refusals):
-                self._passes.labels("partial" if told.failed else "success").inc()
-                if not told.failed:
+                self._passes.labels("success" if told.whole else "partial").inc()
+                if told.whole:
                     self._info.clear()
                     self._info.labels(commit or "").set(1)
                 for refusal in refusals:

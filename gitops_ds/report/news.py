@@ -74,7 +74,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
     match told:
         case deployment.NewCommit(commit=commit):
             topic = Topic.COMMIT
-        case deployment.PassEnded(commit=str(commit), writes=writes) if writes and not told.failed:
+        case deployment.PassEnded(commit=str(commit), writes=writes) if writes and told.whole:
             topic = Topic.APPLIED
         case deployment.CommitRejected(commit=commit, findings=findings):
             safe = "; ".join(map(secrets.line_of, findings[:3]))

@@ -45,7 +45,9 @@ def _said(told: Record) -> str | None:
             return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
         case leading.Leading():
             return _leading(told)
-        case SourceChanged(status=status, before=before) if told.recovered:  # trouble has lines of its own
+        case SourceChanged(status=status, before=before) if (
+            told.recovered or status.agents_suspended
+        ):  # other trouble has lines of its own
             return f"repository {status.repository}: {status.condition} (was {before}): {status.message}"
         case news.NotTold(receiver=receiver, message=message, lost=lost):
             return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")
@@ -128,8 +130,8 @@ def _deployed(told: Record) -> str | None:
             return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
         case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes or failed:
             what = "the state of the templates" if template_of(commit or "") else f"commit {short(commit)}"
-            if failed:
-                return f"{what} is applied in part: {writes} written, {len(failed)} not: {failed[0].message}"
+            if left := failed or told.suspended:
+                return f"{what} is applied in part: {writes} written, {len(left)} not: {left[0].message}"
             return f"{what} is applied: {writes} written"
         case _:
             return None

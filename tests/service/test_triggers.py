@@ -164,7 +164,7 @@ def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: control
         done = nobody.ask(*words)
         assert (done.returncode, done.stdout) == (3, ""), words
         assert f"no state is in namespace {space}-home" in done.stderr
-    for words in (("approve", "what?"), ("hold", "main"), ("release", "abc")):
+    for words in (("approve", "what?"), ("hold", "a..b"), ("release", "HEAD:file")):
         assert nobody.ask(*words).returncode == 2, words
 
     for number in (1, 2):  # what `apply` leaves, of two repositories

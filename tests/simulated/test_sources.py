@@ -9,6 +9,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.app import followed, passes
+from gitops_ds.cli import table
 from gitops_ds.cluster.simulated import virtual_time
 from gitops_ds.controller import deploy, fleet, sources
 from gitops_ds.model import guards
@@ -71,6 +72,9 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         effect = EFFECTS[condition]
         state, why = await sync(scene)
         assert (state, bool(why)) == (effect.sync, True)
+        assert table.apart(await fleet.look(scene.cluster, "gitops-ds", virtual_time.clock()())) == [
+            f"{state} (1 DaemonSet): {why}"
+        ]
         [shown] = await followed.look(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert (shown.condition, shown.applied, shown.message) == (condition, scene.history.id(0), why)
         assert scene.loop.status is not None
@@ -87,6 +91,24 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         assert f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0' in text
         assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, "only what was applied as a whole"
         assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
+
+    play(script)
+
+
+def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        helm = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "x"}}
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "theirs", **helm}}
+        await scene.cluster.client("helm").create(CONFIG_MAP, theirs)
+        ours = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
+        commit = scene.history.push(AGENT.format(tag="2") + ours)
+        await scene.settle()
+        await asyncio.sleep(10)
+        [shown] = await followed.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.newest) == (Condition.PARTLY_APPLIED, commit)
+        assert shown.applied == scene.history.id(0)
 
     play(script)
 

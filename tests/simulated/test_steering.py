@@ -7,15 +7,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.controller import requests, sources, state
+from gitops_ds.app import followed, telling_stages
+from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds.controller import fleet, requests, sources, state
 from gitops_ds.controller.deploy import Asked
 from gitops_ds.model import deployment, names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from gitops_ds.model.source_status import Condition
 from gitops_ds.model.steering import CommitHeld, Handled, Resumed, Steering, Suspended
 from gitops_ds.plan.prune import Guards
+from gitops_ds.report import events
+from gitops_ds.report.events import About
 from tests.simulated.test_deployer_loop import AGENT, Scene, config_maps, edit, play
 
 NAME = "gitops-ds-test"
+STATE = About("v1", "ConfigMap", "gitops-ds", NAME)
 MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
 
 
@@ -155,10 +161,27 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         assert known.last_good == commit  # the others are as it says
         assert "agent" in {key.name for key in known.waiting}
         assert "more" not in {key.name for key in known.waiting}
+        await asyncio.sleep(10)
+        [shown] = await followed.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)
+        assert shown.applied != commit
+        assert "DaemonSet default/agent" in shown.message
+        syncs = {agent.key.name: fleet.sync_of(agent)[0] for agent in await fleet.look(scene.cluster, "gitops-ds", shown.written)}
+        assert syncs == {"agent": "OutOfSync", "more": "Synced"}
+        told = {event.reason: event.message for heard in scene.heard if (event := events.deployed(heard, STATE)) is not None}
+        assert shown.message in told["Suspended"]
+        courses = telling_stages.Courses({})
+        for heard in scene.heard:
+            courses.hear(heard)
+        [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
+        assert stage.step is telling_stages.Step.APPLYING
+        assert stage.words.startswith("suspended: DaemonSet default/agent")
         await mark(scene, None)
         await asyncio.sleep(10)
         assert await scene.image() == "2"
         assert not (await state.load(scene.cluster, "gitops-ds", "test")).waiting
+        [shown] = await followed.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.applied) == (Condition.SYNCED, commit)
 
     play(script)
 
