@@ -150,10 +150,10 @@ def _followings(
 
     cluster, free = reached
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
-    shared = preparing.Preparing(memory.here(), len(service.repositories))
+    shared = preparing.Preparing(memory.here(), len(service.repositories) + int(service.templates is not None))
     around = following.Around(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
     if service.templates is not None:
-        part = templating.Templating(service, service.templates, cluster, claims, told(None))
+        part = templating.Templating(service, service.templates, cluster, claims, (told(None), shared))
         around.owners[part.owner] = "templates in the cluster"
         yield part
     for number, settings in enumerate(service.repositories):

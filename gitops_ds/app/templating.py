@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from gitops_ds.app import parts
+from gitops_ds.app.preparing import Preparing
 from gitops_ds.controller import events, state, sync
 from gitops_ds.controller.claims import Claims, Rank
 from gitops_ds.controller.deploy import Asked, Place
@@ -25,11 +26,11 @@ RETRY = 15.0  # seconds
 class Templating(parts.Deployer):
     """The templates of a cluster, looked after as long as `run` runs."""
 
-    def __init__(self, service: Service, chosen: Chosen, cluster: Cluster, claims: Claims, tell: Emit) -> None:
-        """Nothing is watched until `run`."""
+    def __init__(self, service: Service, chosen: Chosen, cluster: Cluster, claims: Claims, heard: tuple[Emit, Preparing]) -> None:
+        """Nothing is watched until `run`. `heard`: who hears of it, and who renders the templates."""
         self._chosen = replace(chosen, home=service.cluster.namespace, cluster=service.cluster.name)
         self._asked: Asked = service.asked
-        self._cluster, self._claims, self._tell = cluster, claims, tell
+        self._cluster, self._claims, (self._tell, self._preparing) = cluster, claims, heard
         self._stopping = False
 
     @property
@@ -56,7 +57,7 @@ class Templating(parts.Deployer):
         about = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state.config_map_name(place.owner))
         async with events.beside(self._cluster, about, self._tell) as emit:
             tell = Discreet(emit)
-            source = Templates(self._cluster, chosen, tell, time.time)
+            source = Templates(self._cluster, chosen, tell, time.time, render=self._preparing.rendered)
             timing = sync.Timing(RETRY, time.time, random.random)
             loop = self.loop = sync.Loop(source.as_source(), place, self._asked, tell, timing)
             loop.join(self._claims, Rank.TEMPLATES)

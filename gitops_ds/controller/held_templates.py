@@ -20,7 +20,8 @@ from gitops_ds.pipeline import prepare
 OWNER = "templates-in-cluster"
 _SUFFIXES = (".yaml", ".yml", ".json")
 # A key of any name holds a template when a line of its text begins an object as YAML or JSON writes it.
-_OBJECT = re.compile(rb"""(?:^|[{,])[\s-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
+# Blanks of one line alone: over the ends of lines each line would look at all that follow, in the event loop.
+_OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

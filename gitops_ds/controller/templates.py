@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from gitops_ds.controller import choosing, held_templates, informer
@@ -30,14 +30,23 @@ from gitops_ds.source.reading import Movement
 from gitops_ds.validate.whole import Fleet
 
 NAMED_AT_MOST = 3
+Render = Callable[[Sequence[Held], Chosen], Awaitable[Mapping[CommitId, Taken]]]
+
+
+async def at_once(all_held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
+    """For objects that are known to be small: they are rendered here and now."""
+    return {held.commit: held_templates.render(held, chosen) for held in all_held}
 
 
 class Templates:
     """The source of a loop, kept up to date by watches. `changed` is called when an object came, changed or went."""
 
-    def __init__(self, cluster: Cluster, chosen: Chosen, discreet: Discreet, clock: Callable[[], float]) -> None:
-        """Watches nothing until `begin`."""
+    def __init__(
+        self, cluster: Cluster, chosen: Chosen, discreet: Discreet, clock: Callable[[], float], *, render: Render = at_once
+    ) -> None:
+        """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
         self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
+        self._render = render
         self._stores: list[Store[Held]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._held: dict[str, Held] = {}
@@ -93,7 +102,9 @@ class Templates:
         """What all objects say together; those with a mistake are left out, and told once."""
         known = self._rendered
         eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))
-        self._rendered = {held.commit: known.get(held.commit) or held_templates.render(held, self._chosen) for held in eldest_first}
+        new = [held for held in eldest_first if held.commit not in known]
+        made = {**known, **(await self._render(new, self._chosen) if new else {})}
+        self._rendered = {held.commit: made[held.commit] for held in eldest_first}
         for held in eldest_first:
             taken = self._rendered[held.commit]
             if taken.broken and held.commit not in known:

@@ -58,11 +58,14 @@ class Answer:
     timed_out: bool = False
 
 
-async def call(module: str, request: bytes, limits: Limits) -> Answer:
-    """Runs the module as a program on the request. Raises OSError when no process can be started."""
+async def call(module: str, request: bytes, limits: Limits, *, private: bool = False) -> Answer:
+    """Runs the module as a program on the request. Raises OSError when no process can be started.
+
+    What is `private` lies in memory instead of files, and nothing that the program wrote beside is told.
+    """
     environment = {name: os.environ[name] for name in (*_KEPT, *_PROXIES, *map(str.lower, _PROXIES)) if name in os.environ}
     command = (sys.executable, "-P", "-m", module, str(limits.memory), str(limits.answer))
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
+    with _nameless(private) as asked, _nameless(private) as answered, _nameless(private) as said:
         asked.write(request)
         asked.seek(0)
         process = await asyncio.create_subprocess_exec(
@@ -71,13 +74,13 @@ async def call(module: str, request: bytes, limits: Limits) -> Answer:
         try:
             code = await asyncio.wait_for(process.wait(), limits.seconds)
         except TimeoutError:
-            return Answer(problem=f"takes more than {limits.seconds:g} s", last=_last_line(said), timed_out=True)
+            return Answer(problem=f"takes more than {limits.seconds:g} s", last="" if private else _last_line(said), timed_out=True)
         finally:
             if process.returncode is None:
                 # What it started has asked the kernel to end with it.
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
-        last = _last_line(said)
+        last = "" if private else _last_line(said)
         if code == 0:
             answered.seek(0)
             return Answer(answered.read(), last=last)
@@ -85,7 +88,11 @@ async def call(module: str, request: bytes, limits: Limits) -> Answer:
             return Answer(problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last)
         if code == _NO_MEMORY or code < 0:
             return Answer(problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last)
-        return Answer(problem=f"fails, which is a bug in gitops-ds to be reported ({last})")
+        return Answer(problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}")
+
+
+def _nameless(private: bool) -> IO[bytes]:
+    return os.fdopen(os.memfd_create("gitops-ds"), "w+b") if private else tempfile.TemporaryFile()
 
 
 def _last_line(file: IO[bytes]) -> str:

@@ -1,0 +1,59 @@
+"""ConfigMaps with templates that mean harm: they run long, and hold up neither the service nor the templates of others."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+
+import pytest
+
+from gitops_ds.app.preparing import RULE, Preparing
+from gitops_ds.controller import held_templates
+from gitops_ds.controller.held_templates import Chosen, Held
+from gitops_ds.source import memory
+from tests.plan.world import daemonset
+
+pytestmark = pytest.mark.system
+MOST = 1 << 20  # bytes of a ConfigMap
+SECONDS = 6.0
+
+
+def held(name: str, text: str, kind: str = "ConfigMap") -> Held:
+    body = {"kind": kind, "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"}}
+    return held_templates.read({**body, "data": {"a.yaml": text}})
+
+
+def many(name: str) -> Held:
+    return held(name, "---\n".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{n}}}\n" for n in range(60_000)))
+
+
+def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_the_event_loop() -> None:
+    hostile, good = many("hostile"), held("good", json.dumps(daemonset("agent", namespace="n")))
+    preparing = Preparing(memory.UNLIMITED, seconds=(SECONDS, 10 * SECONDS))
+    began = time.process_time()
+    found = asyncio.run(preparing.rendered((hostile, good), Chosen()))
+    assert time.process_time() - began < SECONDS / 2, "of this process alone"
+    (finding,) = found[hostile.commit].broken
+    assert (finding.rule, finding.refused) == (RULE, True)
+    assert f"preparing configmap/n/hostile takes more than {SECONDS:g} s" in finding.message
+    assert [key.name for key in found[good.commit].manifests] == ["agent"]
+
+
+def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
+    text = base64.b64encode(b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2).decode()
+    secret = held("hidden", text, "Secret")
+    found = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), Chosen()))
+    assert found[secret.commit].broken
+    assert "hush-hush" not in str(found[secret.commit].broken)
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * MOST, " " * MOST, "{" * MOST, "- " * (MOST // 2), "\n-" * (MOST // 2), "apiVersion " * 90_000]
+)
+def test_whether_a_key_holds_a_template_is_found_in_time_that_grows_with_its_length_only(text: str) -> None:
+    body = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {"key": text}}
+    began = time.process_time()
+    assert not held_templates.read(body).files
+    assert time.process_time() - began < 5
