@@ -50,6 +50,7 @@ class Around:
     at_desk: bool
     owners: dict[str, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
+    fetching: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(memory.here().fetches))
     preparing: preparing.Preparing = field(default_factory=lambda: preparing.Preparing(memory.here()))
 
 
@@ -147,7 +148,8 @@ class Following(parts.Deployer):
         own = self._keyring
         limits = limits_of(self._settings)
         allowed = self._around.service.allowed
-        async with Repository(self._where, repositories.cache_directory(), own, limits, allowed) as repository:
+        room, cache = self._around.fetching, repositories.cache_directory()
+        async with Repository(self._where, cache, own, limits, allowed, room=room) as repository:
             self.repository = repository
             first = await self._first_look(repository)
             if first is None:

@@ -13,6 +13,7 @@ from gitops_ds import errors
 from gitops_ds.controller.fleet import Agent
 from gitops_ds.controller.standing import Standings
 from gitops_ds.model.bundle import Manifest, Pool
+from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo
@@ -25,6 +26,7 @@ from gitops_ds.web.page.view import Event
 from gitops_ds.web.server import Routes
 
 PATIENCE = 0.02  # seconds that a page waits for Git; what comes later is shown then
+LOOKS_EVERY = 60.0  # seconds
 _KEPT = 5_000  # commits whose author and subject are remembered
 
 
@@ -53,6 +55,7 @@ class Shown:
         self._cluster, self._standings, self._followed = cluster, standings, followed
         self._version, self._moved = 1, asyncio.Event()
         self._happened = Happened(self._move)
+        self._looked = 0.0
         self._infos: dict[str, CommitInfo | None] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -87,8 +90,11 @@ class Shown:
         return self._happened.events()
 
     def hear(self, told: Record) -> None:
-        """One more record."""
+        """One more record. The time of the last look at Git is drawn anew once a minute; a look that finds nothing is no change."""
         self._happened.hear(told)
+        if isinstance(told, GitTook) and told.well and not 0 <= told.at - self._looked < LOOKS_EVERY:
+            self._looked = told.at
+            self._move()
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
         """What Git says of those that it knows. Git may be at work for long, so later answers come as a change."""

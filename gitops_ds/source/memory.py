@@ -22,7 +22,8 @@ class Budget:
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for git while it fetches.
 
     `snapshot` is for all files that are read of one commit, `answers` for what all repositories together make of theirs.
-    `programs` is how many may render at once. All at their limits leave a fifth of a pod's limit to the service itself.
+    `programs` is how many may render at once, `fetches` how many repositories may be fetched at once. All at their limits leave a
+    fifth of a pod's limit to the service itself.
     """
 
     worker: int
@@ -31,9 +32,11 @@ class Budget:
     snapshot: int
     answers: int
     programs: int
+    fetches: int
 
 
-UNLIMITED = Budget(1024 * MIB, 2048 * MIB, 1024 * MIB, 64 * MIB, 64 * MIB, 2)
+_MOST_FETCHES = 4
+UNLIMITED = Budget(1024 * MIB, 2048 * MIB, 1024 * MIB, 64 * MIB, 64 * MIB, 2, _MOST_FETCHES)
 
 
 def budget(limit: int | None) -> Budget:
@@ -41,13 +44,18 @@ def budget(limit: int | None) -> Budget:
     if limit is None:
         return UNLIMITED
     whole = max(limit, _SMALLEST)
+    worker = min(whole * 10 // 32, UNLIMITED.worker)
+    program = min(whole * 9 // 32, UNLIMITED.program)
+    git = min(whole * 6 // 32, UNLIMITED.git)
+    programs = 1 if whole < 6144 * MIB else 2
     return Budget(
-        worker=min(whole * 10 // 32, UNLIMITED.worker),
-        program=min(whole * 9 // 32, UNLIMITED.program),
-        git=min(whole * 6 // 32, UNLIMITED.git),
+        worker=worker,
+        program=program,
+        git=git,
         snapshot=min(whole // 16, UNLIMITED.snapshot),
         answers=min(whole // 16, UNLIMITED.answers),
-        programs=1 if whole < 6144 * MIB else 2,
+        programs=programs,
+        fetches=max(1, min((whole * 4 // 5 - worker - program * programs) // git, _MOST_FETCHES)),
     )
 
 

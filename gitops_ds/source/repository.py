@@ -6,8 +6,10 @@ GitPython's objects give wrong data when threads share them, so none leaves that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
@@ -34,7 +36,7 @@ class Repository:
     """A repository at an address, with a bare copy of our own in the cache directory.
 
     `credentials` are as whom we come, always or asked for each time that we come. `allowed` is what may run on its files, for
-    whoever expands them.
+    whoever expands them. `room` is entered while something is fetched: a semaphore that repositories share bounds their memory.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else. Use it as an async context
     manager, or call `close`: that takes the credentials off the disk.
@@ -47,8 +49,11 @@ class Repository:
         credentials: Credentials | Who = NOBODY,
         limits: Limits = DEFAULT,
         allowed: Allowed = PROGRAMS,
+        *,
+        room: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.address, self.allowed = address, allowed
+        self._room = room or contextlib.nullcontext()
         self._arguments = (address, cache, limits)
         self._who = _always(credentials) if isinstance(credentials, Credentials) else credentials
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
@@ -66,7 +71,8 @@ class Repository:
     async def fetch(self, commit: CommitId) -> None:
         """Brings a commit with its history here; asks nobody when it is here already."""
         if not await self.has(commit):
-            await self._talk(remote.fetch, commit)
+            async with self._room:
+                await self._talk(remote.fetch, commit)
 
     async def has(self, commit: CommitId) -> bool:
         """Whether a commit was fetched, now or by an earlier process; asks nobody."""
@@ -78,7 +84,10 @@ class Repository:
 
     async def verify(self, revision: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
         """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is signed by whom we trust."""
-        return await self._talk(signatures.verify, revision, tip, since, trust)
+        if trust.mode is not Mode.TAG:
+            return await self._talk(signatures.verify, revision, tip, since, trust)
+        async with self._room:
+            return await self._talk(signatures.verify, revision, tip, since, trust)
 
     async def verify_kept(self, revision: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
         """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG, by a tag that names it.
@@ -88,7 +97,8 @@ class Repository:
         if trust.mode is not Mode.TAG:
             return await self._run(signatures.verify_kept, revision, commit, trust)
         try:
-            return await self._talk(signatures.verify_kept, revision, commit, trust)
+            async with self._room:
+                return await self._talk(signatures.verify_kept, revision, commit, trust)
         except errors.SourceUnreachable:
             return await self._run(signatures.verify_fetched, commit, trust)
 

@@ -7,6 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from gitops_ds.app.showing import Shown
+from gitops_ds.cluster import simulated
+from gitops_ds.controller.loop import Controller, Powers
+from gitops_ds.controller.standing import Standings
+from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.web.page.book import Book
@@ -34,3 +39,25 @@ def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents
         assert ('role="alert"' in html) == is_trouble
         assert "<b>a.yaml</b>" not in html
         assert f"commit {COMMIT[:12]} is not applied" in html or not is_trouble
+
+
+@pytest.mark.parametrize(("looked", "words"), [(86_400.0, "last look at Git <time datetime="), (0.0, "last look at Git <span")])
+def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) -> None:
+    show = fleets.story(10)
+    show.followed = [SourceStatus("fleet", "example.com/fleet", "main", Condition.SYNCED, since=1.0, looked=looked)]
+    html = drawn(show, "")
+    assert words in html
+    assert ("1970-01-02T00:00:00Z" in html) == bool(looked)
+
+
+def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
+    async def looks() -> list[int]:
+        cluster, versions = simulated.Cluster(), list[int]()
+        controller = Controller(cluster.client(), Powers.OBSERVE, lambda _: None, clock=cluster.server.now, chance=lambda: 0.5)
+        shown = Shown("", Standings(controller, dict, cluster.server.now), tuple)
+        for at, well in ((100.0, True), (130.0, True), (170.0, True), (240.0, False), (250.0, True)):
+            shown.hear(GitTook(at, 0.1, well))
+            versions.append(shown.version)
+        return versions
+
+    assert asyncio.run(looks()) == [2, 2, 3, 3, 4]

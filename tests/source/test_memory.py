@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from gitops_ds.source import memory
+from gitops_ds.source import address, memory
 from gitops_ds.source.limits import MIB
+from gitops_ds.source.repository import Repository
+from gitops_ds.source.revision import Branch
+from tests.gitservers import Upstream
 
 UNLIMITED_V1 = str(2**63 - 4096)
 CASES = [
@@ -42,9 +46,37 @@ def test_the_limit_of_a_cgroup(tmp_path: Path, name: str, told: str, files: dict
 @pytest.mark.parametrize("mebibytes", [256, 512, 1024, 1536, 4096, 65536])
 def test_all_shares_together_leave_a_fifth_to_the_service(mebibytes: int) -> None:
     shares = memory.budget(mebibytes * MIB)
-    assert shares.worker + shares.git + shares.program * shares.programs <= mebibytes * MIB * 4 / 5
+    assert shares.worker + shares.git * shares.fetches + shares.program * shares.programs <= mebibytes * MIB * 4 / 5
     assert shares.snapshot <= 64 * MIB
 
 
 def test_a_limit_too_small_for_any_work_is_taken_as_the_smallest_that_is_not() -> None:
     assert memory.budget(1) == memory.budget(256 * MIB)
+
+
+@pytest.mark.parametrize(("mebibytes", "fetches"), [(256, 1), (512, 1), (1536, 1), (4096, 1), (8192, 1), (16384, 4), (65536, 4)])
+def test_as_many_fetches_at_once_as_have_room_beside_the_other_shares(mebibytes: int, fetches: int) -> None:
+    assert memory.budget(mebibytes * MIB).fetches == fetches
+    assert memory.budget(None).fetches == 4
+
+
+@pytest.mark.system
+def test_a_fetch_waits_for_room_that_repositories_share_and_nothing_else_does(tmp_path: Path) -> None:
+    upstream = Upstream(tmp_path / "upstream")
+    upstream.commit({"a.yaml": "{}"})
+
+    async def play() -> None:
+        room = asyncio.Semaphore(1)
+        async with Repository(address.parse(str(upstream.path), allow_local=True), tmp_path / "cache", room=room) as repository:
+            async with room:
+                tip = await repository.tip(Branch("main"))
+                fetching = asyncio.create_task(repository.fetch(tip))
+                for _ in range(3):
+                    assert not await repository.has(tip), "the copy is read meanwhile"
+                assert not fetching.done()
+            await fetching
+            assert await repository.has(tip)
+            async with room:
+                await repository.fetch(tip)  # it is here already
+
+    asyncio.run(play())

@@ -129,13 +129,14 @@ class Source:
     newest: str
     applied: str
     since: float
+    looked: float
 
 
 def source(status: SourceStatus) -> Source:
     """The repository as its line shows it."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
-    return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since)
+    return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since, status.looked)
 
 
 def _meets(one: Row, query: str) -> bool:
