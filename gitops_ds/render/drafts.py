@@ -185,14 +185,17 @@ _OF_A_WORKLOAD = frozenset(
         "updateStrategy",
     )
 )
+_OF_AN_OBJECT = frozenset(("metadata", "spec", "status", "data", "stringData", "binaryData", "rules"))
 _BESIDE = frozenset(("metadata", "volumes", "hostNetwork", "hostPID", "hostIPC", "terminationGracePeriodSeconds", "dnsPolicy"))
 
 
 def _is_fragment(value: Any) -> bool:
-    """Whether a document is a part of a workload: nothing in it but fields of one, and neither apiVersion nor kind."""
+    """Whether a document is a part of an object: nothing in it but fields of a workload or of a named object."""
     if not isinstance(value, Mapping) or not value:
         return False
-    spec = value.get("spec")
+    spec, metadata = value.get("spec"), value.get("metadata")
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str) and len(value) > 1 and value.keys() <= _OF_AN_OBJECT:
+        return True
     if isinstance(spec, Mapping):
         return not _OF_A_WORKLOAD.isdisjoint(spec) and value.keys() <= {"metadata", "spec", "status"}
     # `template` and `selector` alone are words of many programs.

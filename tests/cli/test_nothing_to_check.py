@@ -59,8 +59,17 @@ def test_below_the_root_the_tree_is_named(at: Desk, words: tuple[str, ...]) -> N
     assert below.run(words[0], ".", *words[1:]).code == 2
 
 
-def test_a_part_of_an_object_is_a_warning(at: Desk) -> None:
-    at.write("part.yaml", "spec:\n  selector: {matchLabels: {app: agent}}\n")
+PARTS = (
+    "spec:\n  selector: {matchLabels: {app: agent}}\n",
+    "metadata: {name: agent}\nspec: {}\n",
+    "metadata: {name: agent, namespace: default}\ndata: {key: value}\n",
+    "metadata: {name: agent}\ncontainers: [{name: agent}]\n",
+)
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_a_part_of_an_object_is_a_warning(at: Desk, text: str) -> None:
+    at.write("part.yaml", text)
     ended = at.run("check")
     assert (ended.code, "part.yaml:1:1: warning DS016" in ended.out) == (0, True)
     assert at.run("check", "--fail-on", "warning").code == 1
