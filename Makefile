@@ -81,7 +81,7 @@ schemas: $(STAMP) ## the Kubernetes schemas anew, from the OpenAPI files of each
 	$(BIN)/python scripts/served
 	$(BIN)/python scripts/go-types
 	$(BIN)/python scripts/structure
-	$(BIN)/ruff format --quiet gitops_ds/kinds/served.py
+	$(BIN)/ruff format --quiet gitops_ds/apimachinery/builtin_resources.py
 
 clean: ## the environment and caches of the tree away
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

@@ -18,15 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import figures
-from gitops_ds.app import repositories
-from gitops_ds.cluster import access, http
-from gitops_ds.controller import sync
-from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds.client import config, rest
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.git import address, local_worktree, revision
+from gitops_ds.git.repository import Repository
 from gitops_ds.model.deployment import PassEnded
-from gitops_ds.model.record import Record
-from gitops_ds.pipeline import prepare
-from gitops_ds.source import address, desk, revision
-from gitops_ds.source.repository import Repository
+from gitops_ds.model.events.base import Record
+from gitops_ds.pipeline import open_repository, prepare
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 
@@ -88,7 +87,7 @@ def main() -> None:
         work.mkdir()
         for n in range(COUNT):
             (work / f"agent-{n:04d}.yaml").write_text(TEMPLATE.format(n=n))
-        desk.begin(work, "a thousand agents", AUTHOR)
+        local_worktree.begin(work, "a thousand agents", AUTHOR)
         kubectl, ours = (ControlPlane(folder / name, Wanted(controllers=False)) for name in ("kubectl", "ours"))
         try:
             compare(work, kubectl.start(), ours.start())
@@ -110,7 +109,7 @@ def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
     def change() -> None:
         file = work / "agent-0007.yaml"
         file.write_text(re.sub(r"image: .*", f"image: registry.example.com/agent:{random.randint(2, 10**6)}", file.read_text()))
-        desk.commit(work, "one image", AUTHOR)
+        local_worktree.commit(work, "one image", AUTHOR)
 
     rows = {}
     for name in ("first apply", "nothing changed", "one image changed"):
@@ -164,16 +163,18 @@ async def _service(work: Path, plane: ControlPlane, change: Callable[[], None], 
     where = address.parse(str(work), allow_local=True)
     async with (
         Repository(where, work.parent / "bare") as repository,
-        http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster,
+        rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster,
     ):
         place = Place(cluster, "gitops-ds", "bench", where.display)
-        source = sync.Source(
+        source = deployer_loop.Source(
             lambda: repository.tip(revision.Head()),
-            lambda c: repositories.snapshot_of(repository, c, ""),
+            lambda c: open_repository.snapshot_of(repository, c, ""),
             repository.movement,
             prepare.prepare,
         )
-        loop = sync.Loop(source, place, Asked(adopt=True, patience=0.0), emit, sync.Timing(5.0, time.time, random.random))
+        loop = deployer_loop.Loop(
+            source, place, Asked(adopt=True, patience=0.0), emit, deployer_loop.Timing(5.0, time.time, random.random)
+        )
         running = asyncio.create_task(loop.run())
         while (await ended.get()).writes:  # until a pass finds everything done
             pass

@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import processes, validate
-from gitops_ds.validate import kubernetes, rules
+from gitops_ds.checks.engine import rule_table
+from gitops_ds.checks.schema import kubernetes
 
 COUNT = int(os.environ.get("GITOPS_DS_BENCH_FILES", "10000"))
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
@@ -48,7 +49,7 @@ def compare(folder: Path, count: int) -> None:
     for files in (plain, every):
         files.mkdir(parents=True)
         validate.write(files, count - 1, 0)  # beside them a file of settings: a repository has at most 10,000 files
-    switches = ", ".join(sorted({f"{rule.id}: true" for rule in rules.RULES if not rule.on}))
+    switches = ", ".join(sorted({f"{rule.id}: true" for rule in rule_table.RULES if not rule.on}))
     (every.parent / "gitops-ds.yaml").write_text(f"version: v1\nmanifests: [manifests/*.yaml]\nrules: {{{switches}}}\n")
     check = [PROGRAM, "check", "-q", "-o", f"json={os.devnull}"]
     ways: dict[str, list[str | Path]] = {

@@ -19,13 +19,13 @@ from typing import Any
 import orjson
 
 from benchmarks import figures, rollouts
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller.loop import Controller, Powers
-from gitops_ds.core import decide
-from gitops_ds.core.cache import WATCHED, Cache
+from gitops_ds import simulator
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.model.cluster import Listing
 from gitops_ds.model.objects import DAEMONSET, NODE, Key, Resource
+from gitops_ds.simulator import virtual_time
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
 AGENT = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")
@@ -102,10 +102,10 @@ async def rollout(nodes: int) -> None:
 
 
 @asynccontextmanager
-async def controlled(nodes: int) -> AsyncIterator[simulated.Cluster]:
+async def controlled(nodes: int) -> AsyncIterator[simulator.Cluster]:
     """A simulated cluster with our controller."""
-    async with simulated.Cluster() as cluster, asyncio.TaskGroup() as group:
-        cluster.add_nodes(simulated.NodeSpec(f"node-{number:04d}") for number in range(nodes))
+    async with simulator.Cluster() as cluster, asyncio.TaskGroup() as group:
+        cluster.add_nodes(simulator.NodeSpec(f"node-{number:04d}") for number in range(nodes))
         clock = virtual_time.clock()
         controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=clock, chance=random.Random(1).random)
         group.create_task(controller.run())
@@ -113,7 +113,7 @@ async def controlled(nodes: int) -> AsyncIterator[simulated.Cluster]:
         controller.stop()
 
 
-async def change(cluster: simulated.Cluster, image: str, enough: int) -> None:
+async def change(cluster: simulator.Cluster, image: str, enough: int) -> None:
     """Makes or changes the DaemonSet, and waits until so many nodes run it."""
     body = rollouts.daemonset(image)
     if image == "1":

@@ -13,7 +13,7 @@ from functools import partial
 
 from playwright.sync_api import Page, sync_playwright
 
-from gitops_ds.controller.fleet import Agent
+from gitops_ds.fleet.agents import Agent
 from tests.page import fleets
 from tests.page.conftest import Served, serving
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gitops_ds.kinds import timestamps
+from gitops_ds.apimachinery import timestamps
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 

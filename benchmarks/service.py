@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.apply import TEMPLATE
-from gitops_ds.cluster import access, http
+from gitops_ds.client import config, rest
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Resource
 from tests import controlplane, gitservers
 from tests.controlplane import ControlPlane, Wanted
@@ -107,14 +107,14 @@ async def _fill(plane: ControlPlane) -> None:
     """Nodes, revisions and pods as the controllers, the scheduler and the kubelets leave them when all is well."""
     turn = asyncio.Semaphore(32)
 
-    async def put(cluster: http.HttpCluster, resource: Resource, body: Any, status: Any = None) -> None:
+    async def put(cluster: rest.HttpCluster, resource: Resource, body: Any, status: Any = None) -> None:
         async with turn:
             made = await cluster.create(resource, body)
             if status is not None:
                 where = made["metadata"].get("namespace", ""), made["metadata"]["name"]
                 await cluster.patch(resource, *where, {"status": status}, subresource="status")
 
-    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+    async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": _zulu()}
         room = {"cpu": "64", "memory": "256Gi", "pods": "250"}
         node_status = {"conditions": [ready], "allocatable": room, "capacity": room}

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.kinds import documents
-from gitops_ds.validate import explain, kubernetes, manifests
+from gitops_ds.checks.schema import error_messages, kubernetes, manifests
+from gitops_ds.yaml import parser
 
 TEMPLATE = """\
 # The log agent of team {team}; rolled out by waves.
@@ -141,10 +141,10 @@ def ours(paths: list[Path]) -> int:
     found = 0
     for path in paths:
         data = path.read_bytes()
-        parsed = documents.read(str(path), data)
+        parsed = parser.read(str(path), data)
         for document in parsed.documents:
             for complaint in manifests.check(document.value, (kubernetes.NEWEST,)):
-                documents.place(str(path), data, document.index, complaint.problem.path, key=complaint.problem.on_key)
+                parser.place(str(path), data, document.index, complaint.problem.path, key=complaint.problem.on_key)
                 found += 1
     return found
 
@@ -154,7 +154,7 @@ def plain(paths: list[Path]) -> int:
     from ruamel.yaml import YAML
 
     schemas = kubernetes.schemas(kubernetes.NEWEST)
-    validator: Any = explain.validator(schemas.definitions, schemas.kinds["apps/v1/DaemonSet"])
+    validator: Any = error_messages.validator(schemas.definitions, schemas.kinds["apps/v1/DaemonSet"])
     yaml = YAML(typ="safe", pure=False)
     return sum(len(list(validator.iter_errors(yaml.load(path.read_bytes())))) for path in paths)
 

@@ -10,8 +10,8 @@ import traceback
 import click
 
 from gitops_ds import __version__
-from gitops_ds.app import cpu_budget
 from gitops_ds.errors import GitopsError
+from gitops_ds.sandbox import cpu_timer
 
 # Where each command lives; the first sentence is what `--help` shows, so that no command's module is imported for it.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -46,8 +46,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
     "support-dump": ("support_dump", "A redacted archive for a bug report."),
     "uninstall": ("uninstall", "Hand everything back to plain Kubernetes."),
-    "completion": ("shell", "Print the completion script for a shell."),
-    "version": ("shell", "Print the versions."),
+    "completion": ("completion", "Print the completion script for a shell."),
+    "version": ("completion", "Print the versions."),
 }
 ALIASES = {"diff": "plan"}
 
@@ -99,7 +99,7 @@ def _told(error: Exception) -> int:
 
 def main() -> None:
     """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible, 130 interrupted."""
-    cpu_budget.install()
+    cpu_timer.install()
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

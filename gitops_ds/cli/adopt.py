@@ -21,12 +21,14 @@ def adopt(**given: Any) -> int:
 
 
 async def _adopt(given: dict[str, Any]) -> int:
-    from gitops_ds.app import adopting, clusters, scaffold
+    from gitops_ds.client import connect
+    from gitops_ds.commands import adopt as commands_adopt
+    from gitops_ds.commands import init
 
     directory: Path = given["directory"]
-    async with clusters.opened(clusters.Connection(given["kubeconfig"], given["context"])) as cluster:
-        adopted = await adopting.adopt(cluster, given["namespaces"])
-    for path in scaffold.write(directory, adopted.files):
+    async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
+        adopted = await commands_adopt.adopt(cluster, given["namespaces"])
+    for path in init.write(directory, adopted.files):
         click.echo(f"wrote {directory / path}")
     for note in adopted.notes:
         options.say(f"note: {note}")

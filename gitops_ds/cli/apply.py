@@ -10,9 +10,9 @@ import click
 from gitops_ds.cli import options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.controller.deploy import Asked
+    from gitops_ds.deployer.reconcile import Asked
     from gitops_ds.model.change import Plan
-    from gitops_ds.model.record import Emit, Record
+    from gitops_ds.model.events.base import Emit, Record
 
 
 @click.command()
@@ -42,34 +42,37 @@ def apply(**given: Any) -> int:
 
 
 async def _apply(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, passes, repositories, uncommitted, waiting
+    from gitops_ds.client import connect
+    from gitops_ds.commands import apply as commands_apply
+    from gitops_ds.commands import uncommitted_changes, wait_on_status
+    from gitops_ds.pipeline import open_repository
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
-    snapshot = await repositories.snapshot(repository, given["revision"], committed=True)
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
-    target = passes.Target(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
-    if given["revision"] is None and (more := await uncommitted.of(repository, snapshot)):
+    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    snapshot = await open_repository.snapshot(repository, given["revision"], committed=True)
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
+    target = commands_apply.Target(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
+    if given["revision"] is None and (more := await uncommitted_changes.of(repository, snapshot)):
         options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])
     if given["dry_run"]:
-        _show(await passes.plan(repository, snapshot, target, _asked(given)), given, None)
+        _show(await commands_apply.plan(repository, snapshot, target, _asked(given)), given, None)
         return 0
-    made, ended = await passes.apply(repository, snapshot, target, _asked(given), _teller(given))
+    made, ended = await commands_apply.apply(repository, snapshot, target, _asked(given), _teller(given))
     _show(made, given, ended.writes)
     if ended.failed:
         return 1
     if given["wait"]:
-        facts = passes.prepared(snapshot, target).bundle.cluster
+        facts = commands_apply.prepared(snapshot, target).bundle.cluster
         say = partial(options.say, quiet=given["quiet"])
-        return await waiting.for_rollouts(connection, facts, made, given["timeout"], say)
+        return await wait_on_status.for_rollouts(connection, facts, made, given["timeout"], say)
     return 0
 
 
 def _asked(given: dict[str, Any]) -> Asked:
     """The options; a commit that is named may be an older one."""
-    from gitops_ds.controller import deploy
+    from gitops_ds.deployer import reconcile
     from gitops_ds.plan import prune
 
-    return deploy.Asked(
+    return reconcile.Asked(
         prune.Guards(prune=given["prune"]),
         given["adopt"],
         given["force_conflicts"],
@@ -82,12 +85,12 @@ def _asked(given: dict[str, Any]) -> Asked:
 def _teller(given: dict[str, Any]) -> Emit:
     """Prints each write as it happens."""
     from gitops_ds.model.deployment import Applied, NotApplied
-    from gitops_ds.report import words
+    from gitops_ds.telemetry import log_lines
 
     def tell(told: Record) -> None:
         if isinstance(told, Applied):
             if given["output"] == "text":
-                click.echo(f"{words.past(told.change.operation.value)} {told.change.key}")
+                click.echo(f"{log_lines.past(told.change.operation.value)} {told.change.key}")
             for warning in told.warnings:
                 options.say(f"warning: {told.change.key}: {warning}", quiet=given["quiet"])
         elif isinstance(told, NotApplied):
@@ -98,12 +101,12 @@ def _teller(given: dict[str, Any]) -> Emit:
 
 def _show(made: Plan, given: dict[str, Any], writes: int | None) -> None:
     """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out and the sum."""
-    from gitops_ds.plan import show
+    from gitops_ds.plan import printers
 
     if given["output"] == "json":
-        options.show_json(show.as_json(made))
+        options.show_json(printers.as_json(made))
     elif writes is None:
-        click.echo(show.as_text(made), nl=False)
+        click.echo(printers.as_text(made), nl=False)
     else:
         for refusal in made.refusals:
             options.say(f"not applied: {refusal.message}")

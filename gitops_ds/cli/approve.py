@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import asking, options
+from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.commands.service_requests import Found, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -23,7 +23,7 @@ def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @click.command()
 @click.argument("hash", callback=_hash)
-@asking.service
+@service_options.service
 def approve(**given: Any) -> int:
     """Agree to the plan with that hash, and to no other."""
     return options.run(_approve(given))
@@ -33,10 +33,10 @@ async def _approve(given: dict[str, Any]) -> int:
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
-        from gitops_ds.app import asking as service
+        from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]})
         return body, f"{found.id}: plan {given['hash']} is approved"
 
-    await asking.ask(given, work)
+    await service_options.ask(given, work)
     return 0

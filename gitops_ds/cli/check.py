@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import options, outputs
+from gitops_ds.cli import check_output, options
 
 if TYPE_CHECKING:
-    from gitops_ds.app.checking import Checked
-    from gitops_ds.app.clusters import Connection
-    from gitops_ds.app.remembering import Memory
-    from gitops_ds.app.repositories import Named
+    from gitops_ds.client.connect import Connection
+    from gitops_ds.commands.check.result_cache import Memory
+    from gitops_ds.commands.check.run import Checked
     from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.pipeline.open_repository import Named
     from gitops_ds.report.findings import Report
 
-_OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on GitHub Actions github."
+_OUTPUT = f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
 
 
 @click.command()
@@ -36,7 +36,7 @@ _OUTPUT = f"{', '.join(outputs.FORMATS)}; several at once. Default: text, on Git
 @options.option("--require-live", is_flag=True, help="The same, and a cluster that can't be read is an error.")
 @options.access
 @options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
-@options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=outputs.parsed, help=_OUTPUT)
+@options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=check_output.parsed, help=_OUTPUT)
 @options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
 @options.option("--no-cache", is_flag=True, help="Look at every file, whatever earlier runs found about the same content.")
 @options.option("--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left.")
@@ -54,12 +54,13 @@ def check(**given: Any) -> int:
 
 
 def _explain(rule: str) -> int:
-    from gitops_ds.validate import catalogue, pages
+    from gitops_ds.checks import rule_pages
+    from gitops_ds.checks.engine import catalogue
 
     name = rule.upper()
     if said := catalogue.OF_FILES.get(name):
         click.echo(f"{name}: {said} (docs/rules.md, Reading files)")
-    elif page := pages.of(name):
+    elif page := rule_pages.of(name):
         click.echo(page.text, nl=False)
     else:
         raise click.UsageError(f"--explain {rule}: there is no such rule; docs/rules.md lists them")
@@ -69,25 +70,26 @@ def _explain(rule: str) -> int:
 async def _check(given: dict[str, Any]) -> int:
     from datetime import UTC, datetime
 
-    from gitops_ds.app import remembering, repositories, selecting
-    from gitops_ds.app.recalling import Question
+    from gitops_ds.commands.check import file_filter, result_cache
+    from gitops_ds.commands.check.report_cache import Question
+    from gitops_ds.model.allowed_renderers import NOTHING
     from gitops_ds.model.finding import Severity
+    from gitops_ds.pipeline import open_repository
     from gitops_ds.report import findings
-    from gitops_ds.source.allowed import NOTHING
 
-    named, files = selecting.apart(given["repository"], given["files"])
+    named, files = file_filter.apart(given["repository"], given["files"])
     if given["base_from"] and not given["base"]:
         raise click.UsageError("--base-from is where the base is read: name it with --base")
-    repository = repositories.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
+    repository = open_repository.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
     options.tell_tree(repository, quiet=given["quiet"] or bool(named or given["directory"]))
     asked = _Asked(
         given,
         repository,
-        selecting.inside(files, repository),
+        file_filter.inside(files, repository),
         datetime.now(UTC).date(),
         _baseline(given["baseline"]),
-        None if given["no_cache"] else remembering.Memory.of(repository),
-        repositories.standing(repository) if repository.directory is not None and given["revision"] is None else None,
+        None if given["no_cache"] else result_cache.Memory.of(repository),
+        open_repository.standing(repository) if repository.directory is not None and given["revision"] is None else None,
     )
     if asked.fix and asked.standing is None:
         raise click.UsageError("--fix changes the files of a work tree: name a directory, and no --revision")
@@ -99,7 +101,7 @@ async def _check(given: dict[str, Any]) -> int:
         report, snapshot, skipped = await _judged(asked)
         if question:
             question.keep(report, snapshot)
-    outputs.write(report, outputs.about(given, snapshot, repository.path), given["output"], quiet=given["quiet"])
+    check_output.write(report, check_output.about(given, snapshot, repository.path), given["output"], quiet=given["quiet"])
     if given["verbose"]:
         for name in skipped:
             options.say(f"no Kubernetes object: {name}")
@@ -109,9 +111,9 @@ async def _check(given: dict[str, Any]) -> int:
 def _baseline(file: str | None) -> frozenset[str]:
     if not file:
         return frozenset()
-    from gitops_ds.app import answering
+    from gitops_ds.commands.check import suppress
 
-    return answering.read_baseline(file)
+    return suppress.read_baseline(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,11 @@ class _Asked:
 
 async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
     """The report, the files that it is of, and those of them that hold no object."""
-    from gitops_ds.app import answering, checking, selecting, sharing
-    from gitops_ds.model.known import Known
+    from gitops_ds.commands.check import file_filter, parallel, run, suppress
+    from gitops_ds.model.cached_results import Known
 
     given, memory = asked.given, asked.memory
-    wanted = checking.Wanted(
+    wanted = run.Wanted(
         given["clusters"],
         given["namespace"],
         given["base"],
@@ -162,37 +164,37 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
         require_live=given["require_live"],
         known=memory.load() if memory else Known(),
     )
-    sides = await checking.sides(asked.repository, given["revision"], wanted, asked.standing)
+    sides = await run.sides(asked.repository, given["revision"], wanted, asked.standing)
 
     def judged(head: Snapshot) -> Checked:
-        found = answering.without(checking.of(sides.with_head(head), wanted), asked.today, asked.baseline)
-        return selecting.only(found, asked.names)
+        found = suppress.without(run.of(sides.with_head(head), wanted), asked.today, asked.baseline)
+        return file_filter.only(found, asked.names)
 
-    with sharing.shared(sides, wanted) as sides:
+    with parallel.shared(sides, wanted) as sides:
         checked = judged(sides.head)
         if sides.base is None:
-            checking.require_content(asked.repository.display_path, sides.head, checked.prepared)
+            run.require_content(asked.repository.display_path, sides.head, checked.prepared)
         if memory:
             memory.save(sides.head.known, checked)
     if asked.fix:
         checked = _fixed(asked, checked, judged)
     skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})
-    fixable = outputs.fixable(checked, tried=[asked.fix, given["fix_unsafe"]]) if asked.standing else (0, 0)
-    report = outputs.report(checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes)
+    fixable = check_output.fixable(checked, tried=[asked.fix, given["fix_unsafe"]]) if asked.standing else (0, 0)
+    report = check_output.report(checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes)
     return report, checked.snapshot, skipped
 
 
 def _connection(given: dict[str, Any]) -> Connection:
-    from gitops_ds.app import clusters
+    from gitops_ds.client import connect
 
-    return clusters.Connection(given["kubeconfig"], given["context"])
+    return connect.Connection(given["kubeconfig"], given["context"])
 
 
 def _fixed(asked: _Asked, checked: Checked, judged: Callable[[Snapshot], Checked]) -> Checked:
     """The check of the files that were mended."""
-    from gitops_ds.app import fixing
+    from gitops_ds.commands.check import autofix
 
-    fixed = fixing.fix(checked, judged, unsafe=asked.given["fix_unsafe"])
-    fixing.write(fixed, asked.repository, checked.snapshot)
-    outputs.tell_fixes(fixed, quiet=asked.given["quiet"])
+    fixed = autofix.fix(checked, judged, unsafe=asked.given["fix_unsafe"])
+    autofix.write(fixed, asked.repository, checked.snapshot)
+    check_output.tell_fixes(fixed, quiet=asked.given["quiet"])
     return fixed.checked

@@ -37,11 +37,11 @@ def comment(**given: Any) -> int:
 
 async def _comment(given: dict[str, Any]) -> int:
     from gitops_ds import errors
-    from gitops_ds.app import commenting
-    from gitops_ds.forges.dialects import Kind
+    from gitops_ds.commands import pull_request_comment
+    from gitops_ds.forges.requests import Kind
     from gitops_ds.model.finding import Severity
 
-    wanted = commenting.Wanted(
+    wanted = pull_request_comment.Wanted(
         given["report"],
         Kind(given["forge"]) if given["forge"] else None,
         given["url"],
@@ -54,11 +54,11 @@ async def _comment(given: dict[str, Any]) -> int:
         Severity(given["fail_on"]),
         given["allow_http"],
     )
-    task = commenting.task(wanted, os.environ)
+    task = pull_request_comment.task(wanted, os.environ)
     if given["dry_run"]:
-        click.echo("\n".join(commenting.plan(task)))
+        click.echo("\n".join(pull_request_comment.plan(task)))
         return 0
-    done = await commenting.carry_out(task, os.environ, given["timeout"])
+    done = await pull_request_comment.carry_out(task, os.environ, given["timeout"])
     for line in done.told:
         click.echo(line)
     if done.refused:

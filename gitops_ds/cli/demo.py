@@ -18,8 +18,7 @@ from gitops_ds.cli import options
 @options.common
 def demo(**given: Any) -> int:
     """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a terminal, plain lines without one."""
-    from gitops_ds.app import demo as story
-    from gitops_ds.cluster.simulated import virtual_time
+    from gitops_ds.commands.demo import script as story
 
     # As Ctrl-C: what the story keeps in directories of its own is removed on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -27,7 +26,7 @@ def demo(**given: Any) -> int:
         if sys.stdout.isatty() and not given["quiet"]:
             _with_table(given)
         else:
-            virtual_time.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]), given["speed"])
+            story.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]), given["speed"])
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
     return 0
@@ -38,16 +37,15 @@ def _with_table(given: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gitops_ds.app import demo as story
-    from gitops_ds.cluster.simulated import virtual_time
-    from gitops_ds.controller import fleet
-    from gitops_ds.controller.fleet import Agent
+    from gitops_ds.commands.demo import script as story
+    from gitops_ds.fleet import agents
+    from gitops_ds.fleet.agents import Agent
 
     def picture(agent: Agent, now: float) -> Table:
         table = Table(title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s", title_justify="left")
         for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
             table.add_column(head)
-        for entry in fleet.nodes(agent):
+        for entry in agents.nodes(agent):
             colour = (
                 "green" if entry["state"] == "Ready" else "red" if entry["reason"] and entry["blame"] == "template" else "yellow"
             )
@@ -63,7 +61,7 @@ def _with_table(given: dict[str, Any]) -> None:
         return table
 
     with Live(refresh_per_second=8) as live:
-        virtual_time.run(
+        story.run(
             story.play(
                 given["nodes"],
                 lambda line: live.console.print(line, highlight=False, markup=False),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import options, proposals
+from gitops_ds.cli import commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted
@@ -35,21 +35,23 @@ def drift(**given: Any) -> int:
 
 
 async def _drift(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, passes, repositories, taking
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import apply, drift_commit
+    from gitops_ds.fleet import agents
+    from gitops_ds.pipeline import open_repository
 
-    named = repositories.named(given["directory"], given["path"], given["allowed"])
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = passes.Target(given["cluster"], given["namespace"], connection)
-    found = await taking.look(named, target)
+    named = open_repository.named(given["directory"], given["path"], given["allowed"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    target = apply.Target(given["cluster"], given["namespace"], connection)
+    found = await drift_commit.look(named, target)
     if given["name"]:
-        short = fleet.named(given["name"])
+        short = agents.named(given["name"])
         space = given["namespace"]
         found = {key: one for key, one in found.items() if key.is_daemonset and key.name == short and space in ("", key.namespace)}
     if given["push"] or given["only_print"]:
         ((key, one),) = found.items() if len(found) == 1 else (_nothing(given["name"], found),)
-        done = await taking.take(named, key, one, taking.Asked(target, given["reason"], proposals.asked(given)))
-        proposals.show(given, "Drift", done, named.display)
+        done = await drift_commit.take(named, key, one, drift_commit.Asked(target, given["reason"], commit_options.asked(given)))
+        commit_options.show(given, "Drift", done, named.display)
         return 0
     _show(found, given)
     return 1 if given["exit_code"] and found else 0
@@ -67,7 +69,7 @@ def _nothing(name: str, found: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
 def _show(found: Mapping[Key, Drifted], given: dict[str, Any]) -> None:
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import drift
-    from gitops_ds.redaction import redact
+    from gitops_ds.redaction import objects
 
     if given["output"] == "json":
         items = [
@@ -78,7 +80,7 @@ def _show(found: Mapping[Key, Drifted], given: dict[str, Any]) -> None:
         return
     for key, one in found.items():
         click.echo(f"{key} was {drift.words(one)}")
-        for change in (redact.field(key, field) for field in one.fields):
+        for change in (objects.field(key, field) for field in one.fields):
             click.echo(f"  {show_path(change.path)}: {change.new!r} in Git, {change.old!r} in the cluster")
     if not found:
         options.say("nothing was changed in the cluster", quiet=given["quiet"])

@@ -23,23 +23,24 @@ def events(**given: Any) -> int:
 
 
 async def _events(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, happenings
-    from gitops_ds.controller import fleet
-    from gitops_ds.kinds import timestamps
+    from gitops_ds.apimachinery import timestamps
+    from gitops_ds.client import connect
+    from gitops_ds.commands import events as commands_events
+    from gitops_ds.fleet import agents
     from gitops_ds.model import names
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
-        found = await happenings.read(cluster, connection.state_namespace)
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
+        found = await commands_events.read(cluster, connection.state_namespace)
     found = [
         one
         for one in found
-        if (not given["name"] or one.key.name == fleet.named(given["name"]))
+        if (not given["name"] or one.key.name == agents.named(given["name"]))
         and given["namespace"] in ("", one.key.namespace)
         and (one.warning or not given["warnings"])
     ]
     if given["output"] != "text":
-        document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": [happenings.as_json(one) for one in found]}
+        document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": [commands_events.as_json(one) for one in found]}
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
         return 0
     if not found:

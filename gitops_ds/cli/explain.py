@@ -27,15 +27,16 @@ def explain(**given: Any) -> int:
 
 
 async def _explain(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, repositories
+    from gitops_ds.client import connect
     from gitops_ds.model.objects import NODE, show_path
+    from gitops_ds.pipeline import open_repository
     from gitops_ds.render.explain import explain as explained
 
-    repository = repositories.named(given["directory"], given["inside"], given["allowed"])
-    snapshot = await repositories.snapshot(repository, given["revision"])
+    repository = open_repository.named(given["directory"], given["inside"], given["allowed"])
+    snapshot = await open_repository.snapshot(repository, given["revision"])
     labels = None
     if given["node"]:
-        async with clusters.opened(clusters.Connection(given["kubeconfig"], given["context"])) as cluster:
+        async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
             labels = dict((await cluster.get(NODE, "", given["node"]))["metadata"].get("labels") or {})
     told = explained(snapshot, given["agent"], given["path"], cluster=given["cluster"], node_labels=labels)
     if given["output"] == "json":

@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli import options, table
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.controller.fleet import Agent
+    from gitops_ds.fleet.agents import Agent
 
 
 @click.command()
@@ -25,20 +25,20 @@ def get(**given: Any) -> int:
 
 
 async def _get(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     now = time.time()
-    async with clusters.opened(connection) as cluster:
-        agents = await fleet.look(cluster, connection.state_namespace, now, options.say)
+    async with connect.opened(connection) as cluster:
+        agents = await fleet_agents.look(cluster, connection.state_namespace, now, options.say)
     agents = tuple(agent for agent in agents if given["namespace"] in ("", agent.key.namespace))
     if given["output"] in ("json", "yaml"):
         document = {
             "apiVersion": names.API_VERSION,
             "kind": "DaemonSetStatusList",
-            "items": [fleet.as_json(agent) for agent in agents],
+            "items": [fleet_agents.as_json(agent) for agent in agents],
         }
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
         return 0
@@ -67,21 +67,22 @@ async def _status(given: dict[str, Any]) -> int:
     if not given["name"]:
         raise click.UsageError("NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the repositories")
 
-    from gitops_ds.app import attending, clusters
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import wait
+    from gitops_ds.fleet import agents as fleet_agents
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
         if given["watch"] and given["output"] == "text":
-            which = attending.Awaited(given["name"], given["namespace"])
-            await attending.follow(cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show)
+            which = wait.Awaited(given["name"], given["namespace"])
+            await wait.follow(cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show)
             return 0
-        agents = await fleet.look(cluster, connection.state_namespace, time.time(), options.say)
-    agent = fleet.find(agents, given["name"], given["namespace"])
+        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time(), options.say)
+    agent = fleet_agents.find(agents, given["name"], given["namespace"])
     if given["output"] == "text":
         _Printer(nodes=given["nodes"]).show(agent)
         return 0
-    document = {**fleet.as_json(agent), "nodes": fleet.nodes(agent)}
+    document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
     options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
     return 0
 

@@ -25,25 +25,26 @@ def history(**given: Any) -> int:
 
 
 async def _history(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, ledger
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import history as commands_history
+    from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names
     from gitops_ds.model.objects import short, show_path
-    from gitops_ds.plan import fields
-    from gitops_ds.redaction import redact
+    from gitops_ds.plan import diff
+    from gitops_ds.redaction import objects
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
-        agents = await fleet.look(cluster, connection.state_namespace, time.time())
-    agent = fleet.find(agents, given["name"], given["namespace"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
+        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
+    agent = fleet_agents.find(agents, given["name"], given["namespace"])
     if given["number"] is not None:
-        template = redact.value(ledger.revision_of(agent, given["number"]).template)
+        template = objects.value(commands_history.revision_of(agent, given["number"]).template)
         options.show_json(template) if given["output"] == "json" else options.show_yaml(template)
         return 0
     if given["pair"]:
-        before, after = (ledger.revision_of(agent, number).template for number in given["pair"])
-        for change in fields.compare(before, after):
-            shown = redact.field(agent.key, change)
+        before, after = (commands_history.revision_of(agent, number).template for number in given["pair"])
+        for change in diff.compare(before, after):
+            shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
         return 0
     items = await _items(agent, given["directory"])
@@ -69,14 +70,15 @@ async def _history(given: dict[str, Any]) -> int:
 
 async def _items(agent: Any, directory: str | None) -> list[dict[str, Any]]:
     from gitops_ds import errors
-    from gitops_ds.app import ledger, repositories
+    from gitops_ds.commands import history as commands_history
+    from gitops_ds.pipeline import open_repository
 
-    named = repositories.named(directory)
+    named = open_repository.named(directory)
     if named.where is None:
-        return await ledger.history(agent, None)
+        return await commands_history.history(agent, None)
     try:
-        async with repositories.opened(named) as repository:
-            return await ledger.history(agent, repository)
+        async with open_repository.opened(named) as repository:
+            return await commands_history.history(agent, repository)
     except errors.SourceError as error:
         options.say(f"authors are not shown: {error}")
-        return await ledger.history(agent, None)
+        return await commands_history.history(agent, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from gitops_ds.app.repositories import Named
+    from gitops_ds.pipeline.open_repository import Named
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -73,9 +73,9 @@ common = together(
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.source import allowed
+    from gitops_ds.model import allowed_renderers
 
-    return None if value is None else allowed.parse([value])
+    return None if value is None else allowed_renderers.parse([value])
 
 
 allow = option(
@@ -154,6 +154,6 @@ def show_json(document: Any) -> None:
 
 def show_yaml(document: Any) -> None:
     """The document as YAML."""
-    from gitops_ds.render import yaml_text
+    from gitops_ds.yaml import writer
 
-    click.echo(yaml_text.dump(document), nl=False)
+    click.echo(writer.dump(document), nl=False)

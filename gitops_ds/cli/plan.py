@@ -31,29 +31,31 @@ def plan(**given: Any) -> int:
 
 
 async def _plan(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, passes, repositories, uncommitted
-    from gitops_ds.controller import deploy
-    from gitops_ds.plan import prune, show
+    from gitops_ds.client import connect
+    from gitops_ds.commands import apply, uncommitted_changes
+    from gitops_ds.deployer import reconcile
+    from gitops_ds.pipeline import open_repository
+    from gitops_ds.plan import printers, prune
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     options.tell_tree(repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"]))
-    snapshot = await repositories.snapshot(repository, given["revision"])
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = passes.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
-    asked = deploy.Asked(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
-    made = await passes.plan(repository, snapshot, target, asked)
-    if snapshot.commit is None and (more := await uncommitted.of(repository, snapshot)):
+    snapshot = await open_repository.snapshot(repository, given["revision"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    target = apply.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
+    asked = reconcile.Asked(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
+    made = await apply.plan(repository, snapshot, target, asked)
+    if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (
             f"`apply` takes commit {more.commit[:12]}, without them" if more.commit else "`apply` takes commits, and there is none"
         )
         options.say(f"warning: the work tree has changes that are not committed: {more}; {takes}", quiet=given["quiet"])
     match given["output"]:
         case "json":
-            options.show_json(show.as_json(made))
+            options.show_json(printers.as_json(made))
         case "markdown":
-            click.echo(show.as_markdown(made), nl=False)
+            click.echo(printers.as_markdown(made), nl=False)
         case _:
-            click.echo(coloured(show.as_text(made)), nl=False)
+            click.echo(coloured(printers.as_text(made)), nl=False)
     return 1 if given["exit_code"] and made.writes else 0
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import asking, options
+from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.commands.service_requests import Found, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # --help imports none of these
 @options.option(
     "--timeout", type=options.Duration(), default="2m", show_default=True, help="How long to wait for the answer: 90s, 5m."
 )
-@asking.service
+@service_options.service
 def reconcile(**given: Any) -> int:
     """Ask the service to look at Git now. Exits 1 when, with --wait, the pass failed or there was no answer in time."""
     return options.run(_reconcile(given))
@@ -29,7 +29,7 @@ async def _reconcile(given: dict[str, Any]) -> int:
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
-        from gitops_ds.app import asking as service
+        from gitops_ds.commands import service_requests as service
 
         body, value = await service.request(cluster, where, found.id)
         if not given["wait"]:
@@ -37,6 +37,6 @@ async def _reconcile(given: dict[str, Any]) -> int:
         body = await service.answered(cluster, where, found.id, value, given["timeout"])
         return body, body["metadata"]["annotations"].get(names.OUTCOME, "")
 
-    body = await asking.ask(given, work)
+    body = await service_options.ask(given, work)
     outcome = str(body["metadata"]["annotations"].get(names.OUTCOME, ""))
     return 1 if given["wait"] and not outcome.startswith("success") else 0

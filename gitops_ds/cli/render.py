@@ -23,13 +23,13 @@ def render(**given: Any) -> int:
 
 
 async def _render(given: dict[str, Any]) -> int:
-    from gitops_ds.app import repositories
-    from gitops_ds.redaction import secrets
+    from gitops_ds.pipeline import open_repository
+    from gitops_ds.redaction import report
     from gitops_ds.render import bundle as rendering
-    from gitops_ds.render import yaml_text
+    from gitops_ds.yaml import writer
 
-    repository = repositories.named(given["repository"] or given["directory"], given["path"], given["allowed"])
-    snapshot = await repositories.snapshot(repository, given["revision"])
+    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    snapshot = await open_repository.snapshot(repository, given["revision"])
     bundle = rendering.render(snapshot, cluster=given["cluster"], namespace=given["namespace"])
     if given["agents"]:
         known = set(rendering.agents(snapshot))
@@ -38,13 +38,13 @@ async def _render(given: dict[str, Any]) -> int:
         chosen = {key: manifest for key, manifest in bundle.manifests.items() if manifest.agent in given["agents"]}
         bundle = replace(bundle, manifests=chosen)
     if given["output"] == "json":
-        from gitops_ds.redaction import redact
+        from gitops_ds.redaction import objects
 
-        items = [redact.body(manifest.body) for manifest in bundle.manifests.values()]
+        items = [objects.body(manifest.body) for manifest in bundle.manifests.values()]
         options.show_json({"apiVersion": "v1", "kind": "List", "items": items})
     else:
-        click.echo(yaml_text.as_yaml(bundle), nl=False)
+        click.echo(writer.as_yaml(bundle), nl=False)
     refused = [finding for finding in bundle.findings if finding.refused]
     for finding in refused:
-        options.say(secrets.line_of(finding))
+        options.say(report.line_of(finding))
     return 1 if refused else 0

@@ -16,7 +16,7 @@ from gitops_ds.cli import options
 @options.common
 def replay(journal: Path, **given: Any) -> int:
     """Take every decision of a journal again, by this version, and compare."""
-    from gitops_ds.journal import replay as journals
+    from gitops_ds.controller.journal import replay as journals
 
     found = journals.replay(journal)
     if given["output"] == "json":

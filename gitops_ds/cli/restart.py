@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import options, proposals
+from gitops_ds.cli import commit_options, options
 
 
 @click.command()
 @click.argument("name")
-@proposals.proposal
+@commit_options.proposal
 @options.written_to
 @options.output("text", "json")
 @options.common
@@ -21,11 +21,12 @@ def restart(**given: Any) -> int:
 
 
 async def _restart(given: dict[str, Any]) -> int:
-    from gitops_ds.app import repositories, restarting
+    from gitops_ds.commands import restart as commands_restart
+    from gitops_ds.pipeline import open_repository
 
-    proposal = proposals.asked(given)
-    named = repositories.named(given["directory"], given["path"], given["allowed"])
-    wanted = restarting.Asked(given["name"], given["namespace"], given["cluster"], given["reason"], proposal)
-    done, key = await restarting.restart(named, wanted)
-    proposals.show(given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name})
+    proposal = commit_options.asked(given)
+    named = open_repository.named(given["directory"], given["path"], given["allowed"])
+    wanted = commands_restart.Asked(given["name"], given["namespace"], given["cluster"], given["reason"], proposal)
+    done, key = await commands_restart.restart(named, wanted)
+    commit_options.show(given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name})
     return 0

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import options, proposals
+from gitops_ds.cli import commit_options, options
 
 
 @click.command()
 @click.argument("name")
 @options.option("--to-revision", type=int, help="The revision whose template shall come back; default: the one before.")
 @options.option("--to-commit", metavar="SHA", help="The commit whose files shall come back.")
-@proposals.proposal
-@proposals.pull_request
+@commit_options.proposal
+@commit_options.pull_request
 @options.written_to
 @options.connection
 @options.output("text", "json")
@@ -28,17 +28,21 @@ def rollback(**given: Any) -> int:
 
 
 async def _rollback(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, repositories, reverting
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import rollback as commands_rollback
+    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.pipeline import open_repository
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
-        agents = await fleet.look(cluster, connection.state_namespace, time.time())
-    agent = fleet.find(agents, given["name"], given["namespace"])
-    fleet.check_in_git(agent)
-    named = repositories.named(given["directory"], given["path"], given["allowed"])
-    asked = reverting.Asked(given["to_revision"], given["to_commit"], given["reason"], given["cluster"], proposals.asked(given))
-    done = await reverting.roll_back(named, agent, asked)
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
+        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
+    agent = fleet_agents.find(agents, given["name"], given["namespace"])
+    fleet_agents.check_in_git(agent)
+    named = open_repository.named(given["directory"], given["path"], given["allowed"])
+    asked = commands_rollback.Asked(
+        given["to_revision"], given["to_commit"], given["reason"], given["cluster"], commit_options.asked(given)
+    )
+    done = await commands_rollback.roll_back(named, agent, asked)
     way = done.way
-    proposals.show(given, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores)
+    commit_options.show(given, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores)
     return 0

@@ -46,31 +46,31 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _run(given: dict[str, Any]) -> None:
     import orjson
 
-    from gitops_ds.app import service
-    from gitops_ds.model.record import Record
-    from gitops_ds.report import words
+    from gitops_ds.model.events.base import Record
+    from gitops_ds.service import main
+    from gitops_ds.telemetry import log_lines
 
     settings = _settings(given)
 
     as_json, quiet = settings.log_format == "json", given["quiet"]
 
     def emit(told: Record) -> None:
-        if (quiet and not as_json) or not words.matters(told, settings.log_level):
+        if (quiet and not as_json) or not log_lines.matters(told, settings.log_level):
             return
         if as_json:
-            if found := words.as_json(told):
+            if found := log_lines.as_json(told):
                 click.echo(orjson.dumps(found), err=True)
-        elif line := words.dated(told):
+        elif line := log_lines.dated(told):
             options.say(line)
 
-    await service.run(settings, emit, options.say, at_desk=given["settings"] is None)
+    await main.run(settings, emit, options.say, at_desk=given["settings"] is None)
 
 
 def _settings(given: dict[str, Any]) -> Any:
     """The file's settings with the options over them."""
     from dataclasses import replace
 
-    from gitops_ds.controller.loop import Powers
+    from gitops_ds.controller.controller import Powers
     from gitops_ds.settings import service as file
 
     found = file.read(given["settings"]) if given["settings"] else file.Service()
@@ -107,9 +107,9 @@ def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ..
     if len(told) > 1 and (given["url"] or changes):
         raise click.UsageError("the settings name several repositories: -C, --branch and --path are for one")
     if url := given["url"]:
-        from gitops_ds.app import repositories
+        from gitops_ds.pipeline import open_repository
 
-        named = repositories.named(url, given["path"] or "")
+        named = open_repository.named(url, given["path"] or "")
         if named.where is None:
             raise click.UsageError(f"{url} is not in Git: the service follows commits")
         told = told or (RepositorySettings(),)

@@ -20,11 +20,12 @@ def snapshot(**given: Any) -> int:
 
 
 async def _snapshot(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, surveying
+    from gitops_ds.client import connect
+    from gitops_ds.commands.check import live_cluster
 
-    async with clusters.opened(clusters.Connection(given["kubeconfig"], given["context"])) as cluster:
-        bodies = await surveying.survey(cluster)
-    options.show_json(surveying.published(bodies, hash_names=given["hash_names"]))
+    async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
+        bodies = await live_cluster.survey(cluster)
+    options.show_json(live_cluster.published(bodies, hash_names=given["hash_names"]))
     nodes = sum(body["kind"] == "Node" for body in bodies)
     options.say(f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}", quiet=given["quiet"])
     return 0

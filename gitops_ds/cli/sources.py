@@ -26,15 +26,16 @@ def sources(**given: Any) -> int:
 
 
 async def _sources(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, followed
+    from gitops_ds.client import connect
+    from gitops_ds.commands import sources as commands_sources
     from gitops_ds.model import names
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     now = time.time()
-    async with clusters.opened(connection) as cluster:
-        found = await followed.look(cluster, connection.state_namespace, now)
+    async with connect.opened(connection) as cluster:
+        found = await commands_sources.look(cluster, connection.state_namespace, now)
     if given["output"] in ("json", "yaml"):
-        items = [followed.as_json(status) for status in found]
+        items = [commands_sources.as_json(status) for status in found]
         document = {"apiVersion": names.API_VERSION, "kind": "SourceStatusList", "items": items}
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
     elif given["output"] == "name":
@@ -47,7 +48,7 @@ async def _sources(given: dict[str, Any]) -> int:
 
 
 def _table(found: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
-    from gitops_ds.kinds import timestamps
+    from gitops_ds.apimachinery import timestamps
     from gitops_ds.model.objects import short
 
     def row(one: SourceStatus) -> list[str]:

@@ -26,23 +26,24 @@ def support_dump(**given: Any) -> int:
 
 async def _support_dump(given: dict[str, Any]) -> int:
     from gitops_ds import errors
-    from gitops_ds.app import clusters, dumping
-    from gitops_ds.cluster.http import HttpCluster
+    from gitops_ds.client import connect
+    from gitops_ds.client.rest import HttpCluster
+    from gitops_ds.commands.support_dump import collect
 
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     file = Path(given["file"] or f"gitops-ds-support-{moment}.tar.gz")
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    wanted = dumping.Wanted(connection.state_namespace, given["settings"])
-    dump = await dumping.local(wanted)
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    wanted = collect.Wanted(connection.state_namespace, given["settings"])
+    dump = await collect.local(wanted)
     try:
-        async with clusters.opened(connection) as cluster:
+        async with connect.opened(connection) as cluster:
             raw = cluster.text if given["logs"] and isinstance(cluster, HttpCluster) else None
-            await dumping.cluster(dump, cluster, wanted, raw)
+            await collect.cluster(dump, cluster, wanted, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")
-    data = dumping.archive(dump, wanted.limits, now)
-    dumping.write(file, data)
+    data = collect.archive(dump, wanted.limits, now)
+    collect.write(file, data)
     if given["output"] == "json":
         told = {"file": str(file), "bytes": len(data), "parts": sorted(dump.parts), "unread": dump.missing}
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **told})

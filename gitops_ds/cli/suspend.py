@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import asking, options
+from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.app.asking import Found, Where
+    from gitops_ds.commands.service_requests import Found, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # --help imports none of these
 @click.command()
 @click.argument("agent", required=False)
 @options.in_namespace
-@asking.service
+@service_options.service
 def suspend(**given: Any) -> int:
     """Write nothing for the repository, or for one agent, until it is resumed; what would be written is still told."""
     return options.run(_suspend(given, suspended=True))
@@ -26,7 +26,7 @@ def suspend(**given: Any) -> int:
 @click.command()
 @click.argument("agent", required=False)
 @options.in_namespace
-@asking.service
+@service_options.service
 def resume(**given: Any) -> int:
     """Write again for the repository, or for one agent."""
     return options.run(_suspend(given, suspended=False))
@@ -38,22 +38,22 @@ async def _suspend(given: dict[str, Any], *, suspended: bool) -> int:
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
-        from gitops_ds.app import asking as service
+        from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(cluster, where, found.id, lambda _: {names.SUSPEND: "true" if suspended else None})
         return body, f"{found.id} is suspended: nothing is written" if suspended else f"{found.id} is resumed"
 
-    await asking.ask(given, work)
+    await service_options.ask(given, work)
     return 0
 
 
 async def _agent(given: dict[str, Any], *, suspended: bool) -> int:
-    from gitops_ds.app import asking as service
-    from gitops_ds.app import clusters
+    from gitops_ds.client import connect
+    from gitops_ds.commands import service_requests as service
     from gitops_ds.model import names
 
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
         key = await service.suspend_agent(cluster, given["agent"], given["namespace"], suspended=suspended)
     if given["output"] == "json":
         told = {"kind": "Steering", "namespace": key.namespace, "name": key.name, "suspended": suspended}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitops_ds.controller import fleet as fleets
-from gitops_ds.controller.fleet import Agent
-from gitops_ds.kinds import plain_text
+from gitops_ds.fleet import agents as fleets
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
 from gitops_ds.model.plural import counted
 

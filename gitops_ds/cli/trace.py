@@ -24,14 +24,15 @@ def trace(**given: Any) -> int:
 
 
 async def _trace(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, tracing
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import trace as commands_trace
+    from gitops_ds.fleet import agents as fleet_agents
 
-    kind, name = tracing.asked(given["what"])
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with clusters.opened(connection) as cluster:
-        agents = await fleet.look(cluster, connection.state_namespace, time.time())
-    items = await _items(tracing.found(agents, kind, name, given["namespace"]), given)
+    kind, name = commands_trace.asked(given["what"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    async with connect.opened(connection) as cluster:
+        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
+    items = await _items(commands_trace.found(agents, kind, name, given["namespace"]), given)
     if given["output"] != "text":
         document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
@@ -55,14 +56,15 @@ def _row(item: dict[str, Any]) -> list[str]:
 
 async def _items(entries: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
     from gitops_ds import errors
-    from gitops_ds.app import repositories, tracing
+    from gitops_ds.commands import trace as commands_trace
+    from gitops_ds.pipeline import open_repository
 
-    named = repositories.named(given["directory"], given["path"])
+    named = open_repository.named(given["directory"], given["path"])
     if named.where is None:
-        return await tracing.traced(entries, tracing.Git())
+        return await commands_trace.traced(entries, commands_trace.Git())
     try:
-        async with repositories.opened(named) as repository:
-            return await tracing.traced(entries, tracing.Git(repository, named.path))
+        async with open_repository.opened(named) as repository:
+            return await commands_trace.traced(entries, commands_trace.Git(repository, named.path))
     except errors.SourceError as error:
         options.say(f"authors are not shown: {error}")
-        return await tracing.traced(entries, tracing.Git())
+        return await commands_trace.traced(entries, commands_trace.Git())

@@ -25,25 +25,26 @@ def uninstall(**given: Any) -> int:
 
 
 async def _uninstall(given: dict[str, Any]) -> int:
-    from gitops_ds.app import clusters, uninstalling
+    from gitops_ds.client import connect
+    from gitops_ds.commands import uninstall as commands_uninstall
 
     namespace = given["state_namespace"]
-    connection = clusters.Connection(given["kubeconfig"], given["context"], namespace)
-    async with clusters.opened(connection) as cluster:
-        what = await uninstalling.look(cluster, namespace, given["owner"])
+    connection = connect.Connection(given["kubeconfig"], given["context"], namespace)
+    async with connect.opened(connection) as cluster:
+        what = await commands_uninstall.look(cluster, namespace, given["owner"])
         if given["dry_run"]:
             _show(given, what, handed_back=0)
             return 0
         if len(what.owners) > 1 and not given["all_owners"]:
             owners = ", ".join(sorted(what.owners))
             raise click.UsageError(f"several repositories have objects here: name one with --owner ({owners}), or all with --all")
-        await uninstalling.must_be_stopped(cluster, namespace)
+        await commands_uninstall.must_be_stopped(cluster, namespace)
         question = f"Hand back {counted(len(what.objects), 'object')} of {', '.join(sorted(what.owners)) or 'nobody'}?"
         if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise click.UsageError("nothing was changed: say --yes")
-        changed = await uninstalling.hand_back(cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"]))
+        changed = await commands_uninstall.hand_back(cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"]))
         if not given["owner"]:
-            await uninstalling.clear(cluster, namespace)
+            await commands_uninstall.clear(cluster, namespace)
         _show(given, what, handed_back=changed)
     return 0
 

@@ -24,22 +24,24 @@ def wait(**given: Any) -> int:
 
 
 async def _wait(given: dict[str, Any]) -> int:
-    from gitops_ds.app import attending, clusters, repositories
-    from gitops_ds.controller import fleet
+    from gitops_ds.client import connect
+    from gitops_ds.commands import wait as commands_wait
+    from gitops_ds.fleet import agents
+    from gitops_ds.pipeline import open_repository
 
     seconds = given["timeout"]
-    commit = await repositories.commit_named(given["commit"], given["directory"]) if given["commit"] else ""
-    connection = clusters.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    includes = repositories.includes(repositories.named(given["directory"]), commit) if commit else None
-    awaited = attending.Awaited(given["name"], given["namespace"], commit, seconds, includes)
+    commit = await open_repository.commit_named(given["commit"], given["directory"]) if given["commit"] else ""
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    includes = open_repository.includes(open_repository.named(given["directory"]), commit) if commit else None
+    awaited = commands_wait.Awaited(given["name"], given["namespace"], commit, seconds, includes)
 
     def say(news: str) -> None:
         options.say(news, quiet=given["quiet"])
 
-    async with clusters.opened(connection) as cluster:
-        agent = await attending.attend(cluster, connection.state_namespace, awaited, say)
+    async with connect.opened(connection) as cluster:
+        agent = await commands_wait.attend(cluster, connection.state_namespace, awaited, say)
     if given["output"] == "json":
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **fleet.as_json(agent)})
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)})
     else:
         click.echo(f"{agent.key} is rolled out: {agent.health.message}")
     return 0

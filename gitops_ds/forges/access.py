@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gitops_ds import errors
-from gitops_ds.forges import dialects
-from gitops_ds.forges.dialects import Kind
+from gitops_ds.forges import requests
+from gitops_ds.forges.requests import Kind
 
 OWN: Final = "GITOPS_DS_TOKEN"
 _OF_A_JOB: Final = "CI_JOB_TOKEN"  # GitLab's own for each job, with few rights
@@ -60,10 +60,10 @@ def token(kind: Kind, environ: Mapping[str, str]) -> Token:
 
 def address(kind: Kind, url: str, *, allow_http: bool) -> str:
     """The API's address for what was named. Raises UsageError for one that is none, or that would show the token on the way."""
-    found = dialects.api_address(kind, url)
+    found = requests.api_address(kind, url)
     parts = urlsplit(found)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise errors.UsageError("--url: name the server's address, https://HOST; a token is taken from the environment")
-    if dialects.exposed(found) and not allow_http:
+    if requests.exposed(found) and not allow_http:
         raise errors.UsageError(f"{found} is not https, and the token could be read on the way: use https, or --allow-http")
     return found

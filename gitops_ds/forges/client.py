@@ -22,10 +22,17 @@ import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.forges import dialects, refusals, retries, sticky
+from gitops_ds.forges import error_messages, requests, retries, sticky_comment
 from gitops_ds.forges.access import Access
-from gitops_ds.forges.dialects import Comment, Doing, Opening, Place, Request, Status
-from gitops_ds.forges.sticky import Sticky
+from gitops_ds.forges.requests import (
+    Comment,
+    Doing,
+    Opening,
+    Place,
+    Request,
+    Status,
+)
+from gitops_ds.forges.sticky_comment import Sticky
 
 T = TypeVar("T")
 _REQUEST_SECONDS: Final = 30.0
@@ -72,7 +79,7 @@ class Forge:
     def __init__(self, access: Access, patience: float, user_agent: str = "gitops-ds", clock: Clock | None = None) -> None:
         """Nothing is sent yet."""
         self._access, self._user_agent, self._clock = access, user_agent, clock or Clock()
-        self._dialect = dialects.dialect(access.kind)
+        self._dialect = requests.dialect(access.kind)
         self._ends = self._clock.now() + patience
         self._session: aiohttp.ClientSession | None = None
 
@@ -105,9 +112,9 @@ class Forge:
         done = Posted.UNCHANGED
         for attempt in itertools.count():
             there = await self._own(place, me, wanted)
-            if there and sticky.same(there, wanted):
+            if there and sticky_comment.same(there, wanted):
                 return done
-            if there and sticky.newer(there, wanted):
+            if there and sticky_comment.newer(there, wanted):
                 return Posted.NEWER
             done = Posted.UPDATED if there else Posted.CREATED
             try:
@@ -131,7 +138,7 @@ class Forge:
         for page in range(1, _MOST_PAGES + 1):
             reply = await self._sent(self._dialect.comments(place, page))
             items = self._read(reply, lambda found: [self._dialect.comment(item) for item in found])
-            if found := sticky.own(items, me, wanted):
+            if found := sticky_comment.own(items, me, wanted):
                 return found
             if 'rel="next"' not in reply.headers.get("Link", ""):
                 return None
@@ -177,11 +184,11 @@ class Forge:
         wait = retries.wait(reply.status, reply.headers, words, attempt, self._clock.now())
         if wait is not None:
             raise _Passing(f"{self._dialect.name} can't {request.doing.value} now ({f'{reply.status} {words}'.strip()})", wait)
-        raise refusals.error(self._dialect, request.doing, reply.status, words, self._access.token)
+        raise error_messages.error(self._dialect, request.doing, reply.status, words, self._access.token)
 
     async def _followed(self, request: Request, attempt: int) -> _Reply:
         """The answer behind redirects (a repository that was renamed), as long as they stay on the host."""
-        url = dialects.address(self._access.url, request.path)
+        url = requests.address(self._access.url, request.path)
         reply = await self._exchanged(request, url, attempt)
         for _ in range(_MOST_REDIRECTS):
             # Of the others a client makes a GET, which would write nothing: https://www.rfc-editor.org/rfc/rfc9110#status.3xx

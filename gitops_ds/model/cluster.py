@@ -60,7 +60,7 @@ class WatchEvent:
 class Selection:
     """Which objects of a resource: all, those of a namespace, those with labels (selector syntax), those with fields.
 
-    `brief` asks for no more of a pod or a node than `gitops_ds.kinds.brief` names; the rest of the body may be missing.
+    `brief` asks for no more of a pod or a node than `apimachinery.field_projection` names; the rest of the body may be missing.
     """
 
     namespace: str = ""

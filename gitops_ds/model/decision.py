@@ -73,7 +73,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A pod for a node. The name is made from `seed`, which tells what was seen there (`gitops_ds.core.pod_bodies.name`)."""
+    """A pod for a node. The name is made from `seed`, which tells what was seen there (`gitops_ds.daemonset.pod_factory.name`)."""
 
     node: str
     body: Body

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from gitops_ds.model import guards
 from gitops_ds.model.change import Change, Drift, Drifted, Plan, Refusal
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.record import Record
 
 
 @dataclass(frozen=True, slots=True)

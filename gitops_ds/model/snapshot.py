@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
+from gitops_ds.model.cached_results import NOTHING, Known
 from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.known import NOTHING, Known
 from gitops_ds.model.objects import CommitId
 
 

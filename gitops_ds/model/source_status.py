@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.record import Record
 
 
 class Condition(StrEnum):

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.core import rehearsal
-from gitops_ds.core.rehearsal import Rehearsal
-from gitops_ds.kinds import capacity, crowds, defaults, eligibility
-from gitops_ds.kinds.eligibility import Placement
-from gitops_ds.model.census import Census
+from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_groups
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.checks.change import regressions
+from gitops_ds.checks.cluster import node_capacity, references
+from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.rule import pod, section, template
+from gitops_ds.daemonset import rollout_simulation
+from gitops_ds.daemonset.rollout_simulation import Rehearsal
 from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.plural import counted
-from gitops_ds.validate import references, regressions, room
-from gitops_ds.validate.rule import pod, section, template
-from gitops_ds.validate.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Outlook:
     """What is known of one change. `configuration` says in sentences what a change of ConfigMaps and Secrets does to pods."""
 
     costs: tuple[Cost, ...] = ()
-    misfits: tuple[room.Misfit, ...] = ()
+    misfits: tuple[node_capacity.Misfit, ...] = ()
     configuration: tuple[str, ...] = ()
     rehearsal: Rehearsal | None = None
     broken: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ class Rehearsals:
         metadata = section(new.get("metadata"))
         same = (shape, repr(spec.get("updateStrategy")), spec.get("minReadySeconds"), repr(metadata.get("annotations")))
         if same not in self.played:
-            told = rehearsal.rehearse(defaults.defaulted(old), defaults.defaulted(new), concerned)
+            told = rollout_simulation.rehearse(defaults.defaulted(old), defaults.defaulted(new), concerned)
             places = {node.name: place for place, node in enumerate(concerned)}
             self.played[same] = told, tuple(places[name] for name in told.waiting)
         told, waiting = self.played[same]
@@ -80,10 +81,11 @@ class Rehearsals:
 
 def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], bytes]:
     """The nodes that either side is for, and all of them that a rollout sees: for which side, and whether they are ready."""
-    placers = [eligibility.read(template(body)) for body in (old, new)]
-    grouped = crowds.groups(nodes, crowds.keys_of(placers))
+    placers = [node_eligibility.read(template(body)) for body in (old, new)]
+    grouped = node_groups.groups(nodes, node_groups.keys_of(placers))
     before, after = (
-        {node.name: placement for placement, some in crowds.placed(placer, grouped).items() for node in some} for placer in placers
+        {node.name: placement for placement, some in node_groups.placed(placer, grouped).items() for node in some}
+        for placer in placers
     )
     numbers = {Placement.EVICT: 0, Placement.KEEP: 1, Placement.RUN: 2}
     concerned, shape = [], bytearray()
@@ -98,9 +100,9 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
 def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, history: bool) -> Mapping[Key, Outlook]:
     """The outlook of each change that there is something to say of. `history`: revisions are those of the cluster."""
     census = sides.census
-    misfits: dict[Key, list[room.Misfit]] = {}
+    misfits: dict[Key, list[node_capacity.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
-        for misfit in room.misfits(sides.after):
+        for misfit in node_capacity.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
     found = {}
@@ -114,7 +116,9 @@ def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, his
     return found
 
 
-def _of_daemonset(change: Change, sides: Sides, misfits: tuple[room.Misfit, ...], played: Rehearsals, *, history: bool) -> Outlook:
+def _of_daemonset(
+    change: Change, sides: Sides, misfits: tuple[node_capacity.Misfit, ...], played: Rehearsals, *, history: bool
+) -> Outlook:
     base, head = sides.base.get(change.key), sides.head.get(change.key)
     costs = tuple(_costs(change.key, sides)) if sides.census is not None else ()
     if base is None or head is None:
@@ -237,13 +241,13 @@ def _signed(resource: str, amount: int) -> str:
 
 
 def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census: Census) -> str:
-    pace = rehearsal.USUAL
+    pace = rollout_simulation.USUAL
     assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
     if played.waiting:
         rolling = section(section(section(change.manifest.body if change.manifest else {}).get("spec")).get("updateStrategy"))
         most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
-        why = f"{crowds.said(broken, census)} not ready and maxUnavailable {most}; " if broken else ""
-        return f"does not end: {why}{crowds.said(played.waiting, census, shown=1)} would wait for a new pod for ever"
+        why = f"{node_groups.said(broken, census)} not ready and maxUnavailable {most}; " if broken else ""
+        return f"does not end: {why}{node_groups.said(played.waiting, census, shown=1)} would wait for a new pod for ever"
     steps = counted(played.steps, "step")
     without = f"at most {counted(played.at_once, 'node')} at once without it"
     begun = " (by how it begins)" if played.estimated else ""
@@ -294,5 +298,5 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
 
 def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
     """Declared nodes have no names that anybody else knows."""
-    told: dict[str, Any] = {"count": len(names), "pools": crowds.by_pool(names, census)}
+    told: dict[str, Any] = {"count": len(names), "pools": node_groups.by_pool(names, census)}
     return told if census.declared else {**told, "names": list(names)}

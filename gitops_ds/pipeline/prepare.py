@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gitops_ds.kinds import pools
-from gitops_ds.model import spans
+from gitops_ds.apimachinery import node_pools
+from gitops_ds.checks.engine import check
+from gitops_ds.checks.engine.cluster_context import Fleet
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.census import Census
+from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
-from gitops_ds.validate import check
-from gitops_ds.validate.whole import Fleet
+from gitops_ds.telemetry import spans
 
 if TYPE_CHECKING:
-    from gitops_ds.validate.sides import Sides
+    from gitops_ds.checks.engine.change_context import Sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def prepare(
     with spans.span("render"):
         bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
     ignored = (bundle.cluster.ignore,) if bundle.cluster.ignore else ()
-    census = pools.census(bundle.cluster, live) if live is not None else None
+    census = node_pools.census(bundle.cluster, live) if live is not None else None
     objects = live.objects if live else {}
     priorities = {
         key.name: body for key, body in objects.items() if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")

@@ -12,11 +12,11 @@ from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drift, Drifted, FieldChange
 from gitops_ds.model.deployment import DriftContested, DriftDetected, DriftHeld, Left
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
-from gitops_ds.model.record import Record
-from gitops_ds.plan import managed, rollouts
-from gitops_ds.plan.terms import Terms
+from gitops_ds.plan import field_managers, rollout_impact
+from gitops_ds.plan.options import Terms
 
 SHOWN = 5  # fields in a message
 
@@ -82,10 +82,12 @@ def authors(live: Body, changes: Iterable[FieldChange]) -> tuple[Author, ...]:
 
     Nobody owns a field that was taken away: then whoever wrote the object last, status and its controllers apart.
     """
-    paths = [change.path[:-1] if managed.is_order(change.path) else change.path for change in changes]
-    by = {author for path in paths for author in managed.owners(live, path) if not managed.is_ours(author)}
+    paths = [change.path[:-1] if field_managers.is_order(change.path) else change.path for change in changes]
+    by = {author for path in paths for author in field_managers.owners(live, path) if not field_managers.is_ours(author)}
     if not by:
-        others = (author for author, _ in managed.entries(live) if not managed.is_ours(author) and not author.subresource)
+        others = (
+            author for author, _ in field_managers.entries(live) if not field_managers.is_ours(author) and not author.subresource
+        )
         by = {*sorted(others, key=lambda author: author.at)[-1:]}
     return tuple(sorted(by, key=lambda author: (author.at, author.manager), reverse=True))
 
@@ -144,7 +146,7 @@ def _comes_back(live: Body, known: Sequence[Revision]) -> bool:
     template = (live.get("spec") or {}).get("template") or {}
     created = {revision.name: str((revision.raw.get("metadata") or {}).get("creationTimestamp") or "") for revision in known}
     for revision in known:
-        if rollouts.same_template(revision.template, template):
+        if rollout_impact.same_template(revision.template, template):
             later = (other for other in known if other.name != revision.name)
             return any(created[other.name] >= created[revision.name] for other in later)
     return False
@@ -176,7 +178,7 @@ def as_json(drifted: Drifted) -> Mapping[str, object]:
 
 def pointer(path: Path) -> str:
     """A path as the JSON pointer that an ignore rule takes; members of lists by their names."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path if not managed.is_order((step,)))
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path if not field_managers.is_order((step,)))
 
 
 def standing(drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float) -> Mapping[Key, Left]:

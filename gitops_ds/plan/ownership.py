@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gitops_ds.kinds import defaults, quantities
+from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.kinds import defaults
+from gitops_ds.apimachinery import defaults
 from gitops_ds.model.objects import Body
 from gitops_ds.plan import ownership
 

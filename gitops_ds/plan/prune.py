@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from gitops_ds.kinds import config_maps
+from gitops_ds.apimachinery import config_maps
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key

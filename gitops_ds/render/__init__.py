@@ -1,6 +1,6 @@
 """From a snapshot to what one cluster shall have: pure; the cluster, the clock and the disk stay outside."""
 
 from gitops_ds.render.bundle import agents, clusters, ignored, kustomizations, render
-from gitops_ds.render.yaml_text import as_yaml
+from gitops_ds.yaml.writer import as_yaml
 
 __all__ = ["agents", "as_yaml", "clusters", "ignored", "kustomizations", "render"]

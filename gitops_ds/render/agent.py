@@ -7,32 +7,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import documents
 from gitops_ds.model.bundle import ClusterFacts, Pointer
 from gitops_ds.model.chart import RenderedChart
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.render import (
     charts,
-    content_named,
-    coverage,
-    drafts,
+    field_path,
+    hashed_config_map,
     layout,
     parameter_schema,
+    parsed_objects,
     patches,
-    paths,
-    traced,
+    selector_coverage,
+    traced_values,
     values,
     variants,
 )
-from gitops_ds.render.content_named import Config
-from gitops_ds.render.drafts import Draft
+from gitops_ds.render.hashed_config_map import Config
 from gitops_ds.render.layout import File, Layout
 from gitops_ds.render.parameter_schema import Definition
+from gitops_ds.render.parsed_objects import Draft
 from gitops_ds.render.patches import Patch
-from gitops_ds.render.references import Scope
-from gitops_ds.render.traced import Tree
+from gitops_ds.render.placeholders import Scope
+from gitops_ds.render.traced_values import Tree
 from gitops_ds.render.values import Layer, Parameters
 from gitops_ds.render.variants import Variant
+from gitops_ds.yaml import parser
 
 # Files and folders of agents/NAME/ that are not manifests.
 _OUR_FILES = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"])
@@ -106,7 +106,7 @@ def render(agent: Agent, around: Surroundings) -> Rendered:
     found, facts = around.layout, around.facts
     result = Rendered()
     result.findings += _file_findings(agent, around)
-    config, findings = content_named.of_folder(agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)})
+    config, findings = hashed_config_map.of_folder(agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)})
     result.findings += findings
     wanted, findings = variants.read(agent.variants, found, facts)
     result.findings += findings
@@ -138,16 +138,16 @@ def scope(agent: Agent, around: Surroundings, variant: Variant | None, result: R
     result.findings += values.unknown(agent.declared, stack, agent.name, found)
     resolved = values.resolve(agent.declared, stack)
     result.findings += parameter_schema.check(agent.declared, resolved, agent.name, found, around.definition)
-    built_in: dict[str, Tree] = {"agent.name": traced.Scalar(agent.name, ())}
+    built_in: dict[str, Tree] = {"agent.name": traced_values.Scalar(agent.name, ())}
     if facts.name:
-        built_in["cluster.name"] = traced.Scalar(facts.name, (around.cluster.at(),))
+        built_in["cluster.name"] = traced_values.Scalar(facts.name, (around.cluster.at(),))
         labels = around.cluster.section("labels").items()
-        built_in |= {f"cluster.labels.{key}": traced.trace(label, around.cluster.at("labels", key)) for key, label in labels}
+        built_in |= {f"cluster.labels.{key}": traced_values.trace(label, around.cluster.at("labels", key)) for key, label in labels}
     if facts.environment:
-        built_in["environment.name"] = traced.Scalar(facts.environment, (around.cluster.at("environment"),))
+        built_in["environment.name"] = traced_values.Scalar(facts.environment, (around.cluster.at("environment"),))
     if variant:
         pointer = variant.below("name")
-        built_in["variant.name"] = traced.Scalar(variant.name, (pointer,) if pointer else ())
+        built_in["variant.name"] = traced_values.Scalar(variant.name, (pointer,) if pointer else ())
     return Scope({**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved))
 
 
@@ -170,16 +170,16 @@ def _daemonset(
         template = _bind(_traced(draft, own), agent, own, around, result)
         base_name = _name(template)
         tree = variants.place_on(template, variant)
-        if len(coverage.terms_of_daemonset(traced.plain(tree))) > variants.MOST_TERMS and variant.at:
+        if len(selector_coverage.terms_of_daemonset(traced_values.plain(tree))) > variants.MOST_TERMS and variant.at:
             result.findings.append(variants.too_many(variant.name, around.layout.place(variant.at)))
         tree = _patched(tree, [_resolved(p, own) for p in (*general, *special)], (base_name, _name(tree)), around, result)
         if config:
-            tree, used = content_named.point_to(tree, config)
+            tree, used = hashed_config_map.point_to(tree, config)
             result.config_used |= used
         _settle(own, agent, around, result)
         result.drafts.append(_draft(agent, tree, draft, variant.name if variant.at else ""))
         metadata = tree.get("metadata")
-        yield str(traced.plain(metadata.get("namespace")) or "") if isinstance(metadata, dict) else ""
+        yield str(traced_values.plain(metadata.get("namespace")) or "") if isinstance(metadata, dict) else ""
         result.findings += [_no_such(p, around) for p in special if p.at not in result.fitted]
 
 
@@ -200,7 +200,7 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
     for made, data in sorted(found.snapshot.expanded.items()):
         if made == wanted or (not named and made.parts[:2] == folder.parts):
-            yield from drafts.expanded(made, data, found.snapshot.placed.get(made, {})).drafts
+            yield from parsed_objects.expanded(made, data, found.snapshot.placed.get(made, {})).drafts
     for path in agent.paths:
         if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
             objects = found.objects(path)
@@ -221,7 +221,7 @@ def _is_missing(agent: Agent, around: Surroundings) -> bool:
 
 def _of_chart(chart: RenderedChart, agent: Agent, around: Surroundings, result: Rendered) -> Iterator[Draft]:
     """The objects that helm made, each value at the place that the chart or its values have it. Nothing runs as a hook here."""
-    objects = drafts.read(agent.source.name, chart.data)
+    objects = parsed_objects.read(agent.source.name, chart.data)
     for finding in objects.findings:
         place = around.layout.place(agent.source.at("helm", "chart"))
         result.findings.append(
@@ -248,7 +248,7 @@ def _is_ours(path: PurePosixPath) -> bool:
 
 def _traced(draft: Draft, own: Scope) -> Tree:
     """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and nobody could escape it."""
-    tree = traced.trace(draft.body, draft.base, draft.set_by)
+    tree = traced_values.trace(draft.body, draft.base, draft.set_by)
     return tree if draft.literal else own.resolve(tree)
 
 
@@ -263,11 +263,11 @@ def _patches(agent: Agent, around: Surroundings) -> Iterator[Patch]:
     for name in dict.fromkeys((around.facts.environment, around.facts.name)):
         path = PurePosixPath("agents", agent.name, "patches", f"{name}.yaml")
         if name and path in around.layout.files:
-            yield from patches.of_documents(str(path), documents.read(str(path), around.layout.files[path]).documents)
+            yield from patches.of_documents(str(path), parser.read(str(path), around.layout.files[path]).documents)
 
 
 def _patched(tree: Tree, wanted: list[Patch], known_as: tuple[str, ...], around: Surroundings, result: Rendered) -> Tree:
-    kind = str(traced.plain(tree.get("kind")))
+    kind = str(traced_values.plain(tree.get("kind")))
     for patch in wanted:
         if patch.fits(kind, *known_as):
             result.fitted.add(patch.at)
@@ -289,8 +289,8 @@ def _bind(tree: Tree, agent: Agent, own: Scope, around: Surroundings, result: Re
         if str(binding.get("kind", "DaemonSet")) != "DaemonSet" or binding.get("name", _name(tree)) != _name(tree):
             continue
         own.used.add(name)
-        steps = paths.parse(text)
-        path = paths.resolve(traced.plain(tree), steps, missing_key=True) if steps else None
+        steps = field_path.parse(text)
+        path = field_path.resolve(traced_values.plain(tree), steps, missing_key=True) if steps else None
         if not path:
             message = f"there is nothing at {text} in DaemonSet {_name(tree)}"
             result.findings.append(refusal("DS803", message, around.layout.place(agent.source.at("bind", name, "path"))))
@@ -302,8 +302,8 @@ def _bind(tree: Tree, agent: Agent, own: Scope, around: Surroundings, result: Re
 def _set(tree: Tree, path: tuple[str | int, ...], value: Tree, at: Pointer) -> Tree:
     """The tree with the value at the path; what stood there before is named behind the value's own setters."""
     if not path:
-        old = tree.set_by if isinstance(tree, traced.Scalar) else ()
-        return traced.Scalar(value.value, (*value.set_by, at, *old)) if isinstance(value, traced.Scalar) else value
+        old = tree.set_by if isinstance(tree, traced_values.Scalar) else ()
+        return traced_values.Scalar(value.value, (*value.set_by, at, *old)) if isinstance(value, traced_values.Scalar) else value
     step, rest = path[0], path[1:]
     if isinstance(tree, dict):
         return {**tree, step: _set(tree.get(step), rest, value, at)}
@@ -323,13 +323,13 @@ def _settle(own: Scope, agent: Agent, around: Surroundings, result: Rendered) ->
 
 def _draft(agent: Agent, tree: Tree, draft: Draft, variant: str) -> Draft:
     # Of what a program made also the lists and mappings have places of their own: what is missing in one is told there.
-    set_by = {**draft.set_by, **traced.origins(tree, draft.base)}
-    return Draft(traced.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
+    set_by = {**draft.set_by, **traced_values.origins(tree, draft.base)}
+    return Draft(traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
 
 
 def _name(tree: Tree) -> str:
     metadata = tree.get("metadata")
-    return str(traced.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
+    return str(traced_values.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
 
 
 def _file_findings(agent: Agent, around: Surroundings) -> Iterator[Finding]:

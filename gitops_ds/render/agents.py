@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
-from gitops_ds.render import expectation, layout
+from gitops_ds.render import expected_nodes, layout
 from gitops_ds.render.agent import Agent, Rendered, Surroundings
-from gitops_ds.render.coverage import Terms
-from gitops_ds.render.drafts import Draft
+from gitops_ds.render.parsed_objects import Draft
+from gitops_ds.render.selector_coverage import Terms
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drift
@@ -43,8 +43,8 @@ def render(around: Surroundings) -> All:
     for name, agent in agents.items():
         result = used[name] = one.render(agent, around)
         drafts += result.drafts
-        findings += [*result.findings, *expectation.check(agent, around, result.drafts)]
-        if counted := expectation.counted(agent, around):
+        findings += [*result.findings, *expected_nodes.check(agent, around, result.drafts)]
+        if counted := expected_nodes.counted(agent, around):
             expected[name] = counted
     findings += _unused_values(agents, around)
     held = {name: file for name, agent in agents.items() if (file := _held_by(agent, around))}

@@ -12,11 +12,18 @@ from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
-from gitops_ds.render import charts, definitions, drafts, finish, ignore, layout
+from gitops_ds.render import (
+    charts,
+    defaults,
+    ignore,
+    layout,
+    parsed_objects,
+    schema_refs,
+)
 from gitops_ds.render.agent import Surroundings
-from gitops_ds.render.drafts import Draft, Objects
-from gitops_ds.render.finish import Default
+from gitops_ds.render.defaults import Default
 from gitops_ds.render.layout import SETTINGS, File, Layout
+from gitops_ds.render.parsed_objects import Draft, Objects
 
 
 @dataclass(slots=True)
@@ -40,7 +47,7 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
     rendered = all_agents.render(surroundings(found, facts))
     gathered.drafts += rendered.drafts
     gathered.findings += rendered.findings
-    manifests, findings = finish.finish(gathered.drafts, _defaults(found, facts, namespace), found.place)
+    manifests, findings = defaults.finish(gathered.drafts, _defaults(found, facts, namespace), found.place)
     unique = dict.fromkeys(finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings))
     return Bundle(
         commit=snapshot.commit.id if snapshot.commit else None,
@@ -124,7 +131,7 @@ def surroundings(found: Layout, facts: ClusterFacts) -> Surroundings:
         facts=facts,
         cluster=found.clusters.get(facts.name, File("")),
         environment=found.environments.get(facts.environment, File("")),
-        definition=definitions.of(facts.kubernetes),
+        definition=schema_refs.of(facts.kubernetes),
     )
 
 
@@ -148,7 +155,7 @@ def _plain(found: Layout, gathered: _Gathered) -> None:
     for folder, data in sorted(found.snapshot.expanded.items()):
         file = folder / "kustomization.yaml"
         if counts(file) and not found.ignored.take(file):
-            objects = drafts.expanded(folder, data, found.snapshot.placed.get(folder, {}))
+            objects = parsed_objects.expanded(folder, data, found.snapshot.placed.get(folder, {}))
             gathered.drafts += objects.drafts
             gathered.findings += objects.findings
 
@@ -178,7 +185,7 @@ def _is_ours(path: PurePosixPath) -> bool:
     )
 
 
-def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> finish.Defaults:
+def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaults:
     settings = found.settings
     cluster = found.clusters.get(facts.name, File(""))
     at = cluster.at("namespace") if cluster.text("namespace") else settings.at("defaults", "namespace")
@@ -195,7 +202,7 @@ def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> finish.Defaults
         for name, members in settings.section("class").items()
         for agent in layout.texts(members)
     }
-    return finish.Defaults(namespace, labels, classes)
+    return defaults.Defaults(namespace, labels, classes)
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

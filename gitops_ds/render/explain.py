@@ -13,9 +13,15 @@ from gitops_ds.model.objects import Key, Path, show_path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import agent as one
 from gitops_ds.render import bundle as bundles
-from gitops_ds.render import coverage, layout, paths, traced, variants
+from gitops_ds.render import (
+    field_path,
+    layout,
+    selector_coverage,
+    traced_values,
+    variants,
+)
 from gitops_ds.render.layout import Layout
-from gitops_ds.render.traced import Tree
+from gitops_ds.render.traced_values import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ def explain(
     an agent, a path or a node that it knows nothing of.
     """
     found = layout.read(snapshot)
-    steps = paths.parse(path)
+    steps = field_path.parse(path)
     if steps is None:
         raise UsageError(f"{path!r} is no path; write it like spec.template.spec.containers[0].image")
     rendered = bundles.render(snapshot, cluster=cluster)
@@ -58,14 +64,14 @@ def explain(
     if steps and agent in found.agents:
         parameter = _parameter(found, rendered, manifest, str(steps[0]))
         if parameter is not None:
-            way = paths.resolve(traced.plain(parameter), steps[1:])
+            way = field_path.resolve(traced_values.plain(parameter), steps[1:])
             if way is None:
                 raise UsageError(f"the parameter {steps[0]} of agent {agent} has nothing at {show_path(steps[1:])}")
-            return _told(paths.get(parameter, way), found, manifest)
-    way = paths.resolve(manifest.body, steps)
+            return _told(field_path.get(parameter, way), found, manifest)
+    way = field_path.resolve(manifest.body, steps)
     if way is None:
         raise UsageError(f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}")
-    return _told(paths.get(_as_tree(manifest), way), found, manifest)
+    return _told(field_path.get(_as_tree(manifest), way), found, manifest)
 
 
 def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
@@ -75,7 +81,7 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
         known = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
         raise UsageError(f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}")
     if labels is not None:
-        taking = [m for m in candidates if coverage.matches(coverage.terms_of_daemonset(m.body), labels)]
+        taking = [m for m in candidates if selector_coverage.matches(selector_coverage.terms_of_daemonset(m.body), labels)]
         if not taking:
             raise UsageError(f"agent {agent} has no DaemonSet for a node with these labels")
         return taking[0]
@@ -100,9 +106,9 @@ def _as_tree(manifest: Manifest) -> Tree:
         own = Pointer(origin.base.file, origin.base.document, origin.base.path + path)
         return origin.set_by.get(path, (own,))
 
-    return traced.tree(manifest.body, setters)
+    return traced_values.tree(manifest.body, setters)
 
 
 def _told(tree: Tree, found: Layout, manifest: Manifest) -> Explanation:
-    settings = [Setting(found.place(pointer), path) for path, scalar in traced.scalars(tree) for pointer in scalar.set_by]
-    return Explanation(traced.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant)
+    settings = [Setting(found.place(pointer), path) for path, scalar in traced_values.scalars(tree) for pointer in scalar.set_by]
+    return Explanation(traced_values.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant)

@@ -13,13 +13,15 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.kinds import capacity, documents, origins
+from gitops_ds.apimachinery import capacity
 from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import drafts, ignore
-from gitops_ds.render.drafts import Objects
+from gitops_ds.render import ignore, parsed_objects
+from gitops_ds.render.parsed_objects import Objects
+from gitops_ds.yaml import parser
+from gitops_ds.yaml.provenance import lookup
 
 SETTINGS = "gitops-ds.yaml"
 IGNORE_FILE = ".gitopsdsignore"
@@ -109,28 +111,28 @@ class Layout:
         """Where the pointer's value stands (or its key), or as near to it as the file goes."""
         path = PurePosixPath(pointer.file)
         if pointer.line and path in self.snapshot.files:
-            return origins.span(pointer, self.snapshot.files[path])[0]
+            return lookup.span(pointer, self.snapshot.files[path])[0]
         if path.suffix not in MANIFEST_SUFFIXES or is_config(path) or path not in self.snapshot.files:
             return Place(pointer.file, 1, 1)
-        return documents.place(pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key)
+        return parser.place(pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key)
 
     def read(self, path: PurePosixPath) -> File:
         """The file as one of ours; its syntax errors are told by `findings_of`."""
         data = self.files.get(path)
         if data is None:
             return File("")
-        values = [document.value for document in documents.read(str(path), data).documents]
+        values = [document.value for document in parser.read(str(path), data).documents]
         return File(str(path), values[0] if values and isinstance(values[0], Mapping) else {})
 
     def objects(self, path: PurePosixPath) -> Objects:
         """What the file holds for a cluster; each cluster asks for the same."""
         if (objects := self.found.get(path)) is None:
-            objects = self.found[path] = drafts.read(str(path), self.files[path], self.snapshot.known)
+            objects = self.found[path] = parsed_objects.read(str(path), self.files[path], self.snapshot.known)
         return objects
 
     def findings_of(self, path: PurePosixPath) -> tuple[Finding, ...]:
         """What keeps the file from being read."""
-        return tuple(documents.read(str(path), self.files[path]).findings) if path in self.files else ()
+        return tuple(parser.read(str(path), self.files[path]).findings) if path in self.files else ()
 
     def _folder(self, name: str) -> dict[str, File]:
         paths = sorted(p for p in self.files if p.parent == PurePosixPath(name) and p.suffix == ".yaml")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.kinds import json_schema
+from gitops_ds.apimachinery import json_schema
 from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import show_path
-from gitops_ds.render import traced, values
+from gitops_ds.render import traced_values, values
 from gitops_ds.render.layout import Layout
-from gitops_ds.render.traced import Tree
+from gitops_ds.render.traced_values import Tree
 from gitops_ds.render.values import Parameters
 
 # A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one.
@@ -29,7 +29,7 @@ def check(
     """What the schema has against the values, at the line of the layer that set them."""
     if not declared.schema.value:
         return
-    instance = {name: traced.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
+    instance = {name: traced_values.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
     progress.at(declared.schema.name)
     try:
         json_schema.check_schema(declared.schema.value)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.kinds import json_patch, strategic_merge
-from gitops_ds.kinds.documents import Document
-from gitops_ds.kinds.json_patch import PatchFailed
+from gitops_ds.apimachinery import json_patch, strategic_merge
+from gitops_ds.apimachinery.json_patch import PatchFailed
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.render import traced
-from gitops_ds.render.drafts import PlaceOf
-from gitops_ds.render.traced import Tree
+from gitops_ds.render import traced_values
+from gitops_ds.render.parsed_objects import PlaceOf
+from gitops_ds.render.traced_values import Tree
+from gitops_ds.yaml.parser import Document
 
 # What only names the object that a merge document is for.
 _IDENTITY = ("apiVersion", "kind")
@@ -57,17 +57,17 @@ def of_entries(entries: Any, at: Pointer) -> Iterator[Patch]:
 def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
     """The patch of one entry, by its shape: `op`, `target` and `patch`, or an object's `kind`."""
     if "op" in entry:
-        yield Patch("DaemonSet", "", [traced.trace(entry, at)], at)
+        yield Patch("DaemonSet", "", [traced_values.trace(entry, at)], at)
     elif isinstance(entry.get("target"), Mapping):
         target, inner = entry["target"], Pointer(at.file, at.document, (*at.path, "patch"))
         change = entry.get("patch")
         if isinstance(change, Mapping):
             change = _without_identity(change)
-        yield Patch(str(target.get("kind", "DaemonSet")), str(target.get("name", "")), traced.trace(change, inner), at)
+        yield Patch(str(target.get("kind", "DaemonSet")), str(target.get("name", "")), traced_values.trace(change, inner), at)
     elif "kind" in entry:
         metadata = entry.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
-        yield Patch(str(entry["kind"]), str(name or ""), traced.trace(_without_identity(entry), at), at)
+        yield Patch(str(entry["kind"]), str(name or ""), traced_values.trace(_without_identity(entry), at), at)
 
 
 def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | None]:
@@ -81,7 +81,7 @@ def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | Non
     except PatchFailed as failed:
         at = patch.at
         operation = patch.change[failed.index] if isinstance(patch.change, list) and patch.change else None
-        first = next((scalar.set_by[0] for _, scalar in traced.scalars(operation)), at)
+        first = next((scalar.set_by[0] for _, scalar in traced_values.scalars(operation)), at)
         pointer = Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
         return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
 

@@ -15,9 +15,9 @@ from typing import Any
 from gitops_ds.model.bundle import ClusterFacts, Pointer
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.render import layout, paths, traced
+from gitops_ds.render import field_path, layout, traced_values
 from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.traced import Tree
+from gitops_ds.render.traced_values import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,21 @@ def _layered(setters: list[tuple[Any, Pointer]]) -> Tree:
         losers = (Pointer(p.file, p.document, (*p.path, *path)) for v, p in setters[1:] if _has(v, path))
         return (Pointer(at.file, at.document, (*at.path, *path)), *losers)
 
-    return traced.tree(winner, set_by)
+    return traced_values.tree(winner, set_by)
 
 
 def _has(value: Any, path: Path) -> bool:
-    return paths.resolve(value, path) is not None
+    return field_path.resolve(value, path) is not None
 
 
 def place_of(name: str, path: Path, resolved: Mapping[str, Tree], declared: Parameters) -> Pointer:
     """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that of a scalar below or above."""
     value: Tree = resolved.get(name)
     for step in path:
-        if paths.resolve(value, (step,)) is None:
+        if field_path.resolve(value, (step,)) is None:
             break
         value = value[step]
-    for below, scalar in traced.scalars(value):
+    for below, scalar in traced_values.scalars(value):
         winner = scalar.set_by[0]
         return Pointer(winner.file, winner.document, winner.path[: len(winner.path) - len(below)])
     return declared.schema.at("properties", name)

@@ -9,10 +9,10 @@ from typing import Any
 from gitops_ds.model import names
 from gitops_ds.model.bundle import ClusterFacts, Pointer, Requirement
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.render import layout, traced
-from gitops_ds.render.coverage import EVERYWHERE, Terms
+from gitops_ds.render import layout, traced_values
 from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.traced import Tree
+from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
+from gitops_ds.render.traced_values import Tree
 
 DEFAULT = "default"
 # More terms than this nobody can read, and the scheduler walks them for every pod and node.
@@ -139,9 +139,9 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
         name_at = variant.below("name")
         pointers = (name_at,) if name_at else ()
         old = metadata.get("name")
-        if isinstance(old, traced.Scalar):
-            metadata["name"] = traced.Scalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
-        label = traced.Scalar(variant.name, pointers)
+        if isinstance(old, traced_values.Scalar):
+            metadata["name"] = traced_values.Scalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
+        label = traced_values.Scalar(variant.name, pointers)
         for owner in (metadata, _child(template, "metadata")):
             _child(owner, "labels")[names.VARIANT] = label
         _child(_child(spec, "selector"), "matchLabels")[names.VARIANT] = label
@@ -171,7 +171,7 @@ def _and(own: Any, generated: dict[str, Any]) -> dict[str, Any]:
 
 def _written(term: Iterable[Requirement], variant: Variant) -> dict[str, Any]:
     expressions = [{"key": r.key, "operator": r.operator} | ({"values": list(r.values)} if r.values else {}) for r in term]
-    tree: dict[str, Any] = traced.set_by({"matchExpressions": expressions}, *((variant.at,) if variant.at else ()))
+    tree: dict[str, Any] = traced_values.set_by({"matchExpressions": expressions}, *((variant.at,) if variant.at else ()))
     return tree
 
 

@@ -19,7 +19,8 @@ import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key, Member, Path, show_path
-from gitops_ds.redaction import secrets, texts
+from gitops_ds.redaction import report as redaction_report
+from gitops_ds.redaction import texts
 
 HOME: Final = "https://github.com/gitops-ds/gitops-ds"
 # Where a finding is shown that has no file, in formats that can't do without one.
@@ -115,7 +116,7 @@ class Report:
     fingerprints: tuple[str, ...]
     files: Mapping[str, bytes]
     checked: tuple[Checked, ...] = ()
-    hidden: secrets.Secrets = field(default_factory=secrets.Secrets)
+    hidden: redaction_report.Secrets = field(default_factory=redaction_report.Secrets)
     root: str = ""
     suppressed: tuple[tuple[Finding, str], ...] = ()
     changed: tuple[Changed, ...] | None = None
@@ -143,13 +144,13 @@ def report(
     files: Mapping[str, bytes],
     checked: Iterable[Checked] = (),
     *,
-    hidden: secrets.Secrets | None = None,
+    hidden: redaction_report.Secrets | None = None,
     root: str = "",
     suppressed: Iterable[tuple[Finding, str]] = (),
     replacements: Mapping[Finding, Sequence[Replacement]] | None = None,
 ) -> Report:
     """The same report for the same findings, in whatever order they come."""
-    hidden = hidden or secrets.Secrets()
+    hidden = hidden or redaction_report.Secrets()
     raw = in_order(found)
     answered = sorted(suppressed, key=lambda one: _order(one[0]))
     return Report(
@@ -166,9 +167,9 @@ def report(
     )
 
 
-def _tellable(some: Sequence[Replacement], files: Mapping[str, bytes], hidden: secrets.Secrets) -> tuple[Replacement, ...]:
+def _tellable(some: Sequence[Replacement], files: Mapping[str, bytes], hidden: redaction_report.Secrets) -> tuple[Replacement, ...]:
     """The replacements of a fix; none where one of them would tell a secret: a fix in parts is none."""
-    if any(hidden.within(one.text) != one.text or not secrets.quotable(files.get(one.file, b"")) for one in some):
+    if any(hidden.within(one.text) != one.text or not redaction_report.quotable(files.get(one.file, b"")) for one in some):
         return ()
     return tuple(some)
 
@@ -203,7 +204,7 @@ def with_changes(
     )
 
 
-def _within(document: Any, hidden: secrets.Secrets) -> Any:
+def _within(document: Any, hidden: redaction_report.Secrets) -> Any:
     if isinstance(document, Mapping):
         return {_within(key, hidden): _within(below, hidden) for key, below in document.items()}
     if isinstance(document, list | tuple):
@@ -298,7 +299,7 @@ def harmless_block(text: str) -> str:
     return _COMMAND.sub(r"\1: :", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4))
 
 
-def _harmless(finding: Finding, hidden: secrets.Secrets) -> Finding:
+def _harmless(finding: Finding, hidden: redaction_report.Secrets) -> Finding:
     fix = finding.fix and replace(finding.fix, words=harmless_words(hidden.within(finding.fix.words)))
     return replace(
         finding,

@@ -47,6 +47,6 @@ def written(format: Format, report: Report, about: About) -> str:
 
             return markdown.as_page(report, about)
         case Format.JSON:
-            from gitops_ds.report import contract
+            from gitops_ds.report import json_report
 
-            return contract.as_json(report, about)
+            return json_report.as_json(report, about)

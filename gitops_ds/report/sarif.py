@@ -105,7 +105,7 @@ def _rule(rule: RuleText) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary[:_LONGEST]},
         "fullDescription": {"text": _why(page)[:_LONGEST] or rule.summary[:_LONGEST]},
         "help": {"text": page, "markdown": page},
-        "helpUri": f"{HOME}/blob/main/" + (f"gitops_ds/validate/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
+        "helpUri": f"{HOME}/blob/main/" + (f"gitops_ds/checks/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": properties,
     }

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
-from gitops_ds.redaction.secrets import quotable
+from gitops_ds.redaction.report import quotable
 from gitops_ds.report.findings import Changed, Report, harmless, told
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}

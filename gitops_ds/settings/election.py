@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.core.election import Timing
+from gitops_ds.client.leader_election import Timing
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings import durations
 

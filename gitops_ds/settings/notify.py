@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.forges.dialects import Kind
-from gitops_ds.model.news import Topic
-from gitops_ds.report.news import Format
+from gitops_ds.forges.requests import Kind
+from gitops_ds.model.events.notifications import Topic
+from gitops_ds.telemetry.notifications import Format
 
 
 @dataclass(frozen=True, slots=True)

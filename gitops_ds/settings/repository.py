@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gitops_ds.controller.deploy import Asked
+from gitops_ds.deployer.reconcile import Asked
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.trust import Mode
+from gitops_ds.model.signatures import Mode
 from gitops_ds.settings import durations, notify
 from gitops_ds.settings.notify import ForgeSettings
 

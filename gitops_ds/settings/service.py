@@ -11,19 +11,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.controller.deploy import Asked
-from gitops_ds.controller.held_templates import Chosen
-from gitops_ds.controller.loop import Powers
+from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.journal import files
+from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.errors import SettingsError
-from gitops_ds.journal import files
-from gitops_ds.settings import applying, durations, election, listening, notify, repository, templates, webhook
+from gitops_ds.model import allowed_renderers
+from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
+from gitops_ds.settings import (
+    apply as settings_apply,
+)
+from gitops_ds.settings import (
+    durations,
+    election,
+    notify,
+    repository,
+    templates,
+    webhook,
+)
+from gitops_ds.settings import (
+    page as settings_page,
+)
 from gitops_ds.settings.election import ElectionSettings
-from gitops_ds.settings.listening import PageSettings, Readiness
 from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.settings.page import PageSettings, Readiness
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.webhook import WebhookSettings
-from gitops_ds.source import allowed
-from gitops_ds.source.allowed import PROGRAMS, Allowed
 
 # Known to the schema, without effect in this version.
 _NOT_YET_INSIDE = {
@@ -100,17 +113,17 @@ class Service:
 def read(file: str) -> Service:
     """The settings in a file. Raises SettingsError with file, line and column."""
     # 3 MiB, which a service that is told everything by options has no use for.
-    from gitops_ds.kinds import documents
-    from gitops_ds.validate import own
+    from gitops_ds.checks.schema import repository_files
+    from gitops_ds.yaml import parser
 
     try:
         data = Path(file).read_bytes()
     except OSError as error:
         raise SettingsError(f"--settings {file}: {error.strerror}") from None
-    parsed = documents.read(file, data)
+    parsed = parser.read(file, data)
     problems = [finding for finding in parsed.findings if finding.refused]
     for document in parsed.documents:
-        problems += own.check_own("settings", document, file, data)
+        problems += repository_files.check_own("settings", document, file, data)
     if problems:
         raise SettingsError("\n".join(f"{finding.place}: {finding.message}" for finding in problems))
     if len(parsed.documents) != 1 or not isinstance(parsed.documents[0].value, dict):
@@ -134,19 +147,19 @@ def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
         cluster=ClusterSettings(
             cluster.get("name") or "", cluster.get("kubeconfig"), cluster.get("context"), cluster.get("namespace") or "gitops-ds"
         ),
-        apply=applying.parse(told.get("apply") or {}),
+        apply=settings_apply.parse(told.get("apply") or {}),
         powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
         direct=(told.get("controller") or {}).get("scheduling") == "direct",
         listen=(told.get("listen") or {}).get("address") or "",
         listen_probes=(told.get("listen") or {}).get("probes") or "",
-        page=listening.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
+        page=settings_page.page(told["listen"]["page"]) if _is_said(told.get("listen"), "page") else PageSettings(),
         readiness=Readiness((told.get("listen") or {}).get("readiness") or Readiness.STARTED),
         webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
         journal=_journal(told.get("journal") or {}),
         progress_deadline=durations.seconds((told.get("health") or {}).get("progressDeadline", 600.0)),
         log_format=log.get("format") or "text",
         log_level=log.get("level") or "debug",
-        allowed=allowed.parse(render["allow"]) if "allow" in render else PROGRAMS,
+        allowed=allowed_renderers.parse(render["allow"]) if "allow" in render else PROGRAMS,
         templates=templates.parse(told["templates"] or {}) if "templates" in told else None,
         election=election.parse(told.get("election") or {}),
         notify=notify.parse(told.get("notify") or ()),
@@ -175,7 +188,7 @@ def _repository(told: Mapping[str, Any], common: Mapping[str, Any]) -> Repositor
     own = told.get("apply") or {}
     guards = {**(common.get("guards") or {}), **(own.get("guards") or {})}
     merged = {**common, **own, **({"guards": guards} if guards else {})}
-    return replace(repository.parse(told), apply=applying.parse(merged))
+    return replace(repository.parse(told), apply=settings_apply.parse(merged))
 
 
 def _refuse_shared_account(found: tuple[RepositorySettings, ...], file: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.controller.held_templates import Chosen
+from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allowed import Allowed
+from gitops_ds.plan.allow_list import Allowed
 
 _KINDS = {resource.kind: resource for resource in (CONFIG_MAP, SECRET)}
 

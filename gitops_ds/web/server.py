@@ -7,36 +7,36 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from aiohttp import web
 
 from gitops_ds.errors import UsageError
-from gitops_ds.report.metrics import Metrics
-from gitops_ds.web import doors
+from gitops_ds.telemetry.metrics import Metrics
+from gitops_ds.web import connection_limits
 
 Routes = Sequence[web.AbstractRouteDef]
 
 
 async def serve(
-    address: str, *routes: Iterable[web.AbstractRouteDef], door: doors.Door | None = None, option: str = "--listen"
+    address: str, *routes: Iterable[web.AbstractRouteDef], door: connection_limits.Door | None = None, option: str = "--listen"
 ) -> web.AppRunner:
     """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that can't be taken."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"{option} {address}: write HOST:PORT or :PORT")
-    door = door or doors.Door()
+    door = door or connection_limits.Door()
     app = web.Application(middlewares=[door.middleware])
     for some in routes:
         app.add_routes(some)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, lingering_time=1.0)
     await runner.setup()
     try:
-        await doors.Site(runner, door, host.strip("[]") or None, int(port)).start()
+        await connection_limits.Site(runner, door, host.strip("[]") or None, int(port)).start()
     except OSError as error:
         await runner.cleanup()
         raise UsageError(f"{option} {address}: {error.strerror}") from None
     return runner
 
 
-def probe_door() -> doors.Door:
+def probe_door() -> connection_limits.Door:
     """For the listener of the probes alone: the kubelet opens one connection for each."""
-    return doors.Door(connections=128, per_peer=16)
+    return connection_limits.Door(connections=128, per_peer=16)
 
 
 def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:

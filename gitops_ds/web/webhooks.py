@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import orjson
 from aiohttp import web
 
-from gitops_ds.model.record import Emit
-from gitops_ds.model.steering import HookHeard, HookResult, Push
-from gitops_ds.web import deliveries
+from gitops_ds.model.control_requests import HookHeard, HookResult, Push
+from gitops_ds.model.events.base import Emit
+from gitops_ds.web import webhook_payloads
 
 MAX_BYTES = 1 << 20
 BODY_SECONDS = 10.0
@@ -148,7 +148,7 @@ class Hooks:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise _Refused(Answer(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
-        if not deliveries.may_prove(request.headers):
+        if not webhook_payloads.may_prove(request.headers):
             raise _Refused(_UNSIGNED)
         found = bytearray()
         try:
@@ -177,7 +177,7 @@ class Hooks:
         headers: Mapping[str, str],
         body: bytes,
         targets: Sequence[tuple[Target, Sequence[bytes]]],
-        proofs: Mapping[str, deliveries.Proof],
+        proofs: Mapping[str, webhook_payloads.Proof],
     ) -> Answer:
         if not proofs:
             return _UNSIGNED
@@ -185,17 +185,17 @@ class Hooks:
         if not self._known.take(now):
             return Answer(429, HookResult.LIMITED, "too many deliveries", proof.forge)
         try:
-            news = deliveries.news(headers, body)
-        except deliveries.Malformed as error:
+            news = webhook_payloads.news(headers, body)
+        except webhook_payloads.Malformed as error:
             return Answer(400, HookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
             return Answer(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
         if news.ping:
             return Answer(202, HookResult.PING, "well received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
-        meant = [target for target in believers if deliveries.means(news, target.addresses)] or believers
+        meant = [target for target in believers if webhook_payloads.means(news, target.addresses)] or believers
         for target in meant:
-            target.wake(Push(news.commit if deliveries.concerns(news, target.branch) else None))
+            target.wake(Push(news.commit if webhook_payloads.concerns(news, target.branch) else None))
         return Answer(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
 
 
@@ -204,10 +204,10 @@ _UNSIGNED = Answer(401, HookResult.UNAUTHORIZED, "not signed by a secret that is
 
 def _proofs(
     headers: Mapping[str, str], body: bytes, targets: Sequence[tuple[Target, Sequence[bytes]]], now: float
-) -> dict[str, deliveries.Proof]:
+) -> dict[str, webhook_payloads.Proof]:
     """By the id of each repository whose secret signed the body, the proof."""
-    digests = deliveries.Digests(body)
-    found = ((target.id, deliveries.proof(headers, digests, secrets, now)) for target, secrets in targets)
+    digests = webhook_payloads.Digests(body)
+    found = ((target.id, webhook_payloads.proof(headers, digests, secrets, now)) for target, secrets in targets)
     return {id: proof for id, proof in found if proof}
 
 

@@ -15,7 +15,7 @@ from tests.ci_files import files
 from tests.docs import pages
 
 CHECKER = Path(sys.executable).with_name("check-jsonschema")
-SCAFFOLD = files.ROOT / "gitops_ds/app/scaffold/repository"
+SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
 
 
 def valid(schema: str, file: Path) -> str:

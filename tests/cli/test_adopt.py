@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import adopting
-from gitops_ds.kinds import defaults, documents
+from gitops_ds.apimachinery import defaults
+from gitops_ds.commands import adopt
 from gitops_ds.model import names
+from gitops_ds.yaml import parser
 from tests.plan.world import daemonset
 
 REAL = sorted((Path(__file__).parents[2] / "examples-repo").rglob("*.yaml"))
@@ -38,13 +39,13 @@ def test_what_the_server_made_is_left_out_and_what_a_person_said_stays() -> None
     written = daemonset("agent", "registry.example.com/agent:1", "logging")
     written["metadata"]["annotations"] = {"example.com/team": "platform"}
     written["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
-    assert adopting.clean(live(written)) == written
+    assert adopt.clean(live(written)) == written
 
 
 def found() -> list[Any]:
     every = []
     for path in REAL:
-        for document in documents.read(path.name, path.read_bytes()).documents:
+        for document in parser.read(path.name, path.read_bytes()).documents:
             body = document.value
             if isinstance(body, dict) and body.get("kind") == "DaemonSet" and "${" not in path.read_text():
                 every.append(pytest.param(body, id=path.parent.name + "/" + path.name))
@@ -54,6 +55,6 @@ def found() -> list[Any]:
 @pytest.mark.parametrize("body", found())
 def test_the_manifest_is_stored_as_the_object_that_it_came_from(body: dict[str, Any]) -> None:
     seen = live(body)
-    cleaned = adopting.clean(seen)
+    cleaned = adopt.clean(seen)
     assert defaults.defaulted(cleaned)["spec"] == seen["spec"]
     assert len(str(cleaned)) < len(str(seen))

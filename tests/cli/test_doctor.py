@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import doctor_keys, doctor_service
-from gitops_ds.app.doctor_lines import Line, Verdict
-from gitops_ds.cluster import simulated
-from gitops_ds.kinds import timestamps
+from gitops_ds import simulator
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.commands.doctor import service as doctor_service
+from gitops_ds.commands.doctor import signing_keys
+from gitops_ds.commands.doctor.result import Line, Verdict
 from gitops_ds.model.objects import LEASE, NAMESPACE
 from gitops_ds.settings import repository as repository_settings
 from gitops_ds.settings import service
@@ -126,8 +127,8 @@ def test_the_forge_of_a_repository_is_looked_at(
 )
 def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, verdict: Verdict, words: str) -> None:
     async def scene() -> Line:
-        async with simulated.Cluster() as cluster:
-            clock = simulated.virtual_time.clock()
+        async with simulator.Cluster() as cluster:
+            clock = simulator.virtual_time.clock()
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
             if spec is not None:
                 told = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
@@ -135,7 +136,7 @@ def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, ve
                 await cluster.create(LEASE, {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": told})
             return await doctor_service.election(cluster, service.parse({}), clock())
 
-    found = simulated.virtual_time.run(scene())
+    found = simulator.virtual_time.run(scene())
     assert (found.name, found.verdict, words in found.message) == ("election", verdict, True)
     assert bool(found.advice) == (verdict is not Verdict.OK)
 
@@ -161,7 +162,7 @@ def test_keys_whose_signatures_count_are_looked_at(tmp_path: Path, text: str, ve
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
     told = repository_settings.parse({"url": "https://git.example.com/a", "verify": verify})
-    lines = asyncio.run(doctor_keys.lines(told, "https://git.example.com/a", 1.8e9))
+    lines = asyncio.run(signing_keys.lines(told, "https://git.example.com/a", 1.8e9))
     assert lines[0].verdict is verdict
     assert words in lines[0].message
     assert KEY not in "".join(map(str, lines))

@@ -369,14 +369,14 @@ def test_with_a_base_the_pods_that_a_change_restarts_are_mended_too(fleet: Path)
 def test_a_file_that_somebody_changes_meanwhile_is_left_and_all_others_too(tmp_path: Path) -> None:
     from pathlib import PurePosixPath
 
-    from gitops_ds.source import overwriting
+    from gitops_ds.git import atomic_write
 
     one, two = PurePosixPath("one.yaml"), PurePosixPath("two.yaml")
     for name in (one, two):
         (tmp_path / name).write_bytes(b"a: 1\n")
     known = {one: b"a: 1\n", two: b"a: 0\n"}
     with pytest.raises(errors.Refused, match="changed by somebody else"):
-        overwriting.overwrite(tmp_path, "", dict.fromkeys(known, b"a: 2\n"), known)
+        atomic_write.overwrite(tmp_path, "", dict.fromkeys(known, b"a: 2\n"), known)
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"a: 1\n"] * 2
 
 
@@ -384,7 +384,7 @@ def test_a_file_that_somebody_changes_meanwhile_is_left_and_all_others_too(tmp_p
 def test_only_plain_files_of_the_tree_are_written(tmp_path: Path, name: str) -> None:
     from pathlib import PurePosixPath
 
-    from gitops_ds.source import overwriting
+    from gitops_ds.git import atomic_write
 
     root, outside = tmp_path / "root", tmp_path / "elsewhere"
     for directory in (root / "folder", outside):
@@ -395,6 +395,6 @@ def test_only_plain_files_of_the_tree_are_written(tmp_path: Path, name: str) -> 
     (root / "link.yaml").symlink_to(outside / "a.yaml")
     paths = [PurePosixPath("good.yaml"), PurePosixPath(name)]
     with pytest.raises(errors.Refused, match="nothing was changed"):
-        overwriting.overwrite(root, "", dict.fromkeys(paths, b"a: 2\n"), dict.fromkeys(paths, b"a: 1\n"))
+        atomic_write.overwrite(root, "", dict.fromkeys(paths, b"a: 2\n"), dict.fromkeys(paths, b"a: 1\n"))
     assert {path.read_bytes() for path in tmp_path.rglob("*.yaml") if not path.is_symlink()} == {b"a: 1\n"}
     assert not [path for path in tmp_path.rglob(".*") if os.path.lexists(path)]

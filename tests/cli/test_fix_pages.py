@@ -11,31 +11,33 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import checking, fixing
-from gitops_ds.app.checking import Checked, Sides, Wanted
-from gitops_ds.kinds import documents
+from gitops_ds.checks import rule_pages
+from gitops_ds.checks.engine import rule_table
+from gitops_ds.commands.check import autofix, run
+from gitops_ds.commands.check.run import Checked, Sides, Wanted
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import yaml_text
-from gitops_ds.validate import pages, rules
-from tests.validate import test_node_pages
-from tests.validate.test_rule_pages import manifest
+from gitops_ds.yaml import parser, writer
+from tests.checks import test_node_pages
+from tests.checks.test_rule_pages import manifest
 
 FILE = PurePosixPath("agent.yaml")
 TOLD_BY_SCHEMAS = ("DS003", "DS004", "DS008")
-PAGES = {rule: page for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rules.RULES)}) if (page := pages.of(rule))}
+PAGES = {
+    rule: page for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rule_table.RULES)}) if (page := rule_pages.of(rule))
+}
 EXAMPLES = [(rule, number) for rule, page in PAGES.items() for number in range(len(page.wrong))]
 
 
 def commented(body: dict[str, Any]) -> str:
     """The manifest with a comment above every line, and one behind it."""
-    lines = yaml_text.dump(body).splitlines()
+    lines = writer.dump(body).splitlines()
     made = "".join(
         f"{' ' * (len(line) - len(line.lstrip()))}# above {number}\n{line}   # beside {number}\n"
         for number, line in enumerate(lines)
     )
-    (document,) = documents.read("made", made.encode()).documents
-    return made if document.value == body else yaml_text.dump(body)
+    (document,) = parser.read("made", made.encode()).documents
+    return made if document.value == body else writer.dump(body)
 
 
 def looked_at(rule: str, text: str) -> Checked:
@@ -45,7 +47,7 @@ def looked_at(rule: str, text: str) -> Checked:
 
 
 def look(snapshot: Snapshot) -> Checked:
-    return checking.of(Sides(snapshot, None, {}), Wanted(namespace="logging"))
+    return run.of(Sides(snapshot, None, {}), Wanted(namespace="logging"))
 
 
 def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
@@ -56,19 +58,21 @@ def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)
 def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
     before = looked_at(rule, commented(manifest(PAGES[rule].wrong[number])))
-    fixed = fixing.fix(before, look, unsafe=unsafe)
+    fixed = autofix.fix(before, look, unsafe=unsafe)
     assert not [(finding.rule, finding.path, why) for finding, why in fixed.left], "each of these can be fixed"
     assert not fixable(fixed.checked.findings, unsafe=unsafe)
     assert bool(fixed.files) is bool(fixed.done) is bool(fixable(before.findings, unsafe=unsafe))
     refused = {finding.rule for finding in before.findings if finding.refused}
     assert {finding.rule for finding in fixed.checked.findings if finding.refused} <= refused
-    again = fixing.fix(fixed.checked, look, unsafe=unsafe)
+    again = autofix.fix(fixed.checked, look, unsafe=unsafe)
     assert (again.files, again.done) == ({}, ())
     for file, data in fixed.files.items():
         assert_comments_stay(before.snapshot.files[file].decode(), data.decode())
 
 
-WIDE_PAGES = {rule: page for rule in test_node_pages.RULES if rule not in test_node_pages.ELSEWHERE and (page := pages.of(rule))}
+WIDE_PAGES = {
+    rule: page for rule in test_node_pages.RULES if rule not in test_node_pages.ELSEWHERE and (page := rule_pages.of(rule))
+}
 
 
 @pytest.mark.parametrize(("rule", "number"), [(rule, n) for rule, page in WIDE_PAGES.items() for n in range(len(page.wrong))])
@@ -76,7 +80,7 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
     sides = test_node_pages.sides_of(rule, WIDE_PAGES[rule].wrong[number])
     again = partial(_look_again, sides)
     before = again(sides.head)
-    fixed = fixing.fix(before, again, unsafe=True)
+    fixed = autofix.fix(before, again, unsafe=True)
     mended = {one.on_cluster("") for one in before.findings if one.fix and one.rule == rule}
     assert not [(one.path, why) for one, why in fixed.left if one.rule == rule]
     assert mended <= {one.on_cluster("") for one in fixed.done}
@@ -84,7 +88,7 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
 
 
 def _look_again(sides: Sides, snapshot: Snapshot) -> Checked:
-    return checking.of(replace(sides, head=snapshot), Wanted())
+    return run.of(replace(sides, head=snapshot), Wanted())
 
 
 def assert_comments_stay(before: str, after: str) -> None:

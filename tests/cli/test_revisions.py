@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.app import repositories
 from gitops_ds.errors import GitopsError
+from gitops_ds.pipeline import open_repository
 from tests.agent_manifest import agent
 from tests.ci_files.files import ROOT
 from tests.gitservers import GIT_ENVIRONMENT
@@ -126,6 +126,6 @@ def run(home: Path, *words: str, code: int = 0) -> str:
 def test_hold_release_and_wait_take_the_same_words_and_an_id_without_a_repository(upstream: Path, tmp_path: Path) -> None:
     by_path(upstream, clone := tmp_path / "clone")
     for words in ("HEAD~1", "origin/main~1", "v1", "v1^{commit}", "main^"):
-        assert asyncio.run(repositories.commit_named(words, str(clone))) == git(clone, "rev-parse", "main~1")
+        assert asyncio.run(open_repository.commit_named(words, str(clone))) == git(clone, "rev-parse", "main~1")
     for id in ("ABCDEF1", "f" * 40):
-        assert asyncio.run(repositories.commit_named(id, str(tmp_path / "nowhere"))) == id.lower()
+        assert asyncio.run(open_repository.commit_named(id, str(tmp_path / "nowhere"))) == id.lower()

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors
-from gitops_ds.app import dumping
-from gitops_ds.app.dumping import Dump, Limits, Wanted
-from gitops_ds.cluster import simulated
-from gitops_ds.controller import state
+from gitops_ds import errors, simulator
+from gitops_ds.commands.support_dump import collect
+from gitops_ds.commands.support_dump.collect import Dump, Limits, Wanted
+from gitops_ds.deployer import state_store
 from gitops_ds.model.change import Drift
 from gitops_ds.model.deployment import HeldCommit, Left, State
 from gitops_ds.model.objects import (
@@ -36,7 +35,7 @@ from gitops_ds.model.objects import (
     Resource,
 )
 from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.redaction.veil import Veil
+from gitops_ds.redaction.support_dump import Veil
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 
@@ -148,7 +147,7 @@ def service_pod() -> dict[str, Any]:
 def opened(archive: bytes) -> dict[str, str]:
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {
-            entry.name.removeprefix(f"{dumping.ROOT}/"): file.read().decode()
+            entry.name.removeprefix(f"{collect.ROOT}/"): file.read().decode()
             for entry in tar.getmembers()
             if (file := tar.extractfile(entry)) is not None
         }
@@ -169,26 +168,26 @@ def played(tmp_path: Path, plant: Plants, limits: Limits) -> tuple[dict[str, str
         return f"2026-01-01T00:00:00Z {line}\n-----BEGIN RSA PRIVATE KEY-----\n{plant('pem')}\n-----END RSA PRIVATE KEY-----\n"
 
     async def scene() -> bytes:
-        async with simulated.Cluster() as cluster:
-            cluster.add_nodes(simulated.NodeSpec(f"node-{i}") for i in range(2))
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(2))
             client = cluster.client()
             for name in ("gitops-ds", "logging"):
                 await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             for resource, body in objects(plant):
                 await client.create(resource, body)
             await client.create(POD, service_pod())
-            await state.save(client, "gitops-ds", "fleet", remembered(plant))
+            await state_store.save(client, "gitops-ds", "fleet", remembered(plant))
             wanted = Wanted("gitops-ds", str(file), limits)
-            dump = await dumping.local(wanted)
-            await dumping.cluster(dump, client, wanted, raw)
+            dump = await collect.local(wanted)
+            await collect.cluster(dump, client, wanted, raw)
             words = f"it said token={plant('complaint')}"
             await dump.read("something", failing(words))
-            return dumping.archive(dump, limits, 0.0)
+            return collect.archive(dump, limits, 0.0)
 
-    return opened(simulated.virtual_time.run(scene())), asked
+    return opened(simulator.virtual_time.run(scene())), asked
 
 
-async def failing(words: str) -> dumping.Parts:
+async def failing(words: str) -> collect.Parts:
     raise errors.Forbidden(words)
 
 
@@ -300,7 +299,7 @@ def leaves(value: Any) -> Iterator[str]:
 def test_settings_that_are_no_yaml_are_told_and_left_out(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository: {url: 'xyzzy\n")
-    dump: Dump = simulated.virtual_time.run(dumping.local(Wanted(settings=str(file))))
+    dump: Dump = simulator.virtual_time.run(collect.local(Wanted(settings=str(file))))
     assert "settings.json" not in dump.parts
     assert "settings.yaml" in dump.missing[0]
 
@@ -355,6 +354,6 @@ def test_on_a_real_cluster_what_is_forbidden_is_told(tmp_path: Path, control_pla
 
 def test_the_versions_are_of_every_library_that_the_program_needs() -> None:
     wanted = {"aiohttp", "jinja2", "prometheus-client", "rich", "uvloop", "kubernetes"}
-    assert wanted <= set(dumping._libraries())
-    assert "pydantic" not in dumping._libraries()
-    assert "ruff" not in dumping._libraries()
+    assert wanted <= set(collect._libraries())
+    assert "pydantic" not in collect._libraries()
+    assert "ruff" not in collect._libraries()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
+from gitops_ds.client import config, rest
 from gitops_ds.model.cluster import Applied, PatchType, Propagation
 from gitops_ds.model.objects import NAMESPACE, Body, Resource
 from tests import controlplane
@@ -18,11 +18,11 @@ from tests import controlplane
 _numbers = itertools.count()
 
 
-class Counting(http.HttpCluster):
+class Counting(rest.HttpCluster):
     """A connection that counts what it writes, dry runs apart."""
 
     def __init__(self, plane: controlplane.ControlPlane) -> None:
-        super().__init__(access.access(str(plane.kubeconfig), None))
+        super().__init__(config.access(str(plane.kubeconfig), None))
         self.sent: Counter[str] = Counter()
 
     @property

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.kinds import defaults, served
+from gitops_ds.apimachinery import builtin_resources, defaults
 from gitops_ds.model.objects import NAMESPACE
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import fields
+from gitops_ds.plan import diff
 from tests.cluster.conftest import Counting, Play
 from tests.plan import world
 from tests.plan.world import daemonset
@@ -60,11 +60,13 @@ NASTY: dict[str, Any] = {
 
 
 async def _disagreements(cluster: Counting, body: dict[str, Any]) -> list[str]:
-    resource = served.RESOURCES[str(body["apiVersion"]).partition("/")[0] if "/" in body["apiVersion"] else "", body["kind"]]
+    resource = builtin_resources.RESOURCES[
+        str(body["apiVersion"]).partition("/")[0] if "/" in body["apiVersion"] else "", body["kind"]
+    ]
     stored = (await cluster.apply(resource, body, manager="test", dry_run=True)).body
     spec = {key: value for key, value in stored.items() if key not in ("metadata", "status")}
     ours = {key: value for key, value in defaults.defaulted(body).items() if key not in ("metadata", "status")}
-    return [f"{change.path}: {change.old} -> {change.new}" for change in fields.compare(ours, spec)]
+    return [f"{change.path}: {change.old} -> {change.new}" for change in diff.compare(ours, spec)]
 
 
 def test_every_default_of_a_pod_template_is_known(on_api_server: Play) -> None:

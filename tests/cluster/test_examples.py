@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.controller import deploy
+from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import make
+from gitops_ds.plan import planner
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
 
@@ -28,17 +28,17 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
     # Nobody makes an agent ready here, and each shall be written.
     everything = {key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()}
     bundle = replace(bundle, held={}, manifests=everything)
-    asked = deploy.Asked(adopt=True, patience=0)
+    asked = reconcile.Asked(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:
-        place = deploy.Place(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
-        first = await deploy.draft(place, bundle, COMMIT, asked)
+        place = reconcile.Place(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
+        first = await reconcile.draft(place, bundle, COMMIT, asked)
         try:
-            ended, _ = await deploy.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
+            ended, _ = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
             assert (ended.refusals, ended.writes) == ((), len(bundle.manifests))
             cluster.sent.clear()
-            again = await deploy.draft(place, bundle, COMMIT, asked)
-            assert make.undecided(again.bundle, again.writer.live, again.writer.terms) == ()
+            again = await reconcile.draft(place, bundle, COMMIT, asked)
+            assert planner.undecided(again.bundle, again.writer.live, again.writer.terms) == ()
             assert cluster.sent.total() == 0
         finally:
             for change in reversed(first.plan.changes):

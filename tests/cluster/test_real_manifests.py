@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.controller import deploy
+from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import NAMESPACE, Resource
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import make
+from gitops_ds.plan import planner
 from tests.cluster.conftest import Counting, Play
 from tests.plan import world
 
@@ -42,13 +42,13 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             await cluster.apply(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, manager="test")
         deployer = world.World(cluster, owner=f"owner-of-{namespace}", namespace=namespace)
         # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are taken over.
-        taking = deploy.Asked(adopt=True, patience=0)
+        taking = reconcile.Asked(adopt=True, patience=0)
         first = await deployer.apply(files, asked=taking)
         try:
             assert [r for r in first.refusals if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message] == []
             cluster.sent.clear()
             again = await deployer.draft(files, asked=taking)
-            asked = {m.key.kind for m in make.undecided(again.bundle, again.writer.live, again.writer.terms)}
+            asked = {m.key.kind for m in planner.undecided(again.bundle, again.writer.live, again.writer.terms)}
             assert asked <= ASKED_ABOUT
             if not first.refusals:
                 assert (await deployer.carry_out(again)).written == ()

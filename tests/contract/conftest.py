@@ -7,9 +7,10 @@ import itertools
 
 import pytest
 
-from gitops_ds.cluster import access, http, simulated
-from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds import simulator
+from gitops_ds.client import config, rest
 from gitops_ds.model.objects import NAMESPACE
+from gitops_ds.simulator import virtual_time
 from tests import controlplane
 from tests.contract.scenes import Play, Scene, Stage
 
@@ -26,13 +27,13 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 
 async def _simulated(scene: Scene) -> None:
-    async with simulated.Cluster() as cluster:
+    async with simulator.Cluster() as cluster:
         await _on(Stage(cluster, "contract"), scene)
 
 
 async def _real(plane: controlplane.ControlPlane, scene: Scene) -> None:
-    where = access.access(str(plane.kubeconfig), None)
-    async with http.HttpCluster(where) as cluster:
+    where = config.access(str(plane.kubeconfig), None)
+    async with rest.HttpCluster(where) as cluster:
         await _on(Stage(cluster, f"contract-{next(_numbers)}"), scene)
 
 

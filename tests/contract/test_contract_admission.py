@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.kinds import pods
+from gitops_ds.apimachinery import pods
+from gitops_ds.client import config, rest
 from gitops_ds.model.decision import Adopt
 from gitops_ds.model.objects import NAMESPACE
 from tests import controlplane
@@ -96,7 +96,7 @@ def test_a_policy_that_denies_adoptions_costs_no_pod_and_its_end_lets_them_happe
         assert [owner and owner.uid for owner in owners] == [ours] * len(before)
 
     async def played() -> None:
-        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+        async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             stage = Stage(cluster, namespace)
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
             await denied(stage)

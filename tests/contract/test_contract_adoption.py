@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.cluster.simulated import requests
-from gitops_ds.controller import perform
-from gitops_ds.core import decide
-from gitops_ds.core.cache import Cache
-from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.controller import executor
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Selection
 from gitops_ds.model.decision import Action, Adopt, CreatePod, Decision, DeletePod, DeleteRevision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key
+from gitops_ds.simulator import faults
 from tests.contract.refusing import Answer, Answers, Refusing, Write
 from tests.contract.scenes import Play, Stage
 
@@ -56,8 +56,8 @@ class Turns:
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
 
-        stage = perform.Stage(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
-        await perform.perform(stage, seen.daemonset, decision)
+        stage = executor.Stage(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
+        await executor.perform(stage, seen.daemonset, decision)
         self.done += decision.actions
         return decision
 
@@ -97,7 +97,7 @@ def adoption(write: Write) -> bool:
 
 
 ANSWERS: dict[str, Answer] = {
-    **{str(status): Answer(requests.failure(status)) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)},
+    **{str(status): Answer(faults.failure(status)) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)},
     "no answer": Answer(errors.ClusterUnreachable("no answer within 30 s")),
     "no answer, and it was done": Answer(errors.ClusterUnreachable("no answer within 30 s"), done=True),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.kinds.served import RESOURCES
+from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
 from tests.contract.scenes import Play, Stage, eventually, version

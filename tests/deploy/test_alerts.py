@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gitops_ds.report import metrics
+from gitops_ds.telemetry import metrics
 from tests import deploy
 
 ALERTS = deploy.DEPLOY / "monitoring/alerts.yaml"

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from gitops_ds import cli
+from gitops_ds.checks.schema import repository_files
 from gitops_ds.model import names
 from gitops_ds.settings import service
-from gitops_ds.validate import own
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
@@ -110,7 +110,7 @@ def test_the_keys_of_json_are_those_of_the_schemas() -> None:
 
 def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> Iterator[str]:
     """Every setting of the schema, as `group.name`; of lists and open mappings the name alone."""
-    below = (schema or own.schema("settings")).get("properties")
+    below = (schema or repository_files.schema("settings")).get("properties")
     assert isinstance(below, Mapping)
     for name, one in below.items():
         if isinstance(one, Mapping) and "properties" in one:
@@ -134,13 +134,13 @@ def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
 
 
 def test_the_settings_of_the_example_are_right() -> None:
-    from gitops_ds.kinds import documents
+    from gitops_ds.yaml import parser
 
     blocks = [b for s in pages.sections(ROOT / "docs/operations.md") for b in s.blocks if b.file.endswith("settings.yaml")]
-    assert service.parse(documents.read("settings.yaml", blocks[0].text.encode()).documents[0].value).repositories[0].url
+    assert service.parse(parser.read("settings.yaml", blocks[0].text.encode()).documents[0].value).repositories[0].url
     for block in blocks:
-        parsed = documents.read(block.file, block.text.encode())
+        parsed = parser.read(block.file, block.text.encode())
         assert not parsed.findings
         (document,) = parsed.documents
-        assert list(own.check_own("settings", document, block.file, block.text.encode())) == []
+        assert list(repository_files.check_own("settings", document, block.file, block.text.encode())) == []
         service.parse(document.value)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import diagnosis
-from gitops_ds.app.doctor_lines import Verdict
-from gitops_ds.kinds import served
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.commands.doctor import checks as doctor_checks
+from gitops_ds.commands.doctor.result import Verdict
 from gitops_ds.model.objects import Key
 from tests import controlplane
 from tests.docs.conftest import Run
@@ -100,7 +100,7 @@ def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
     ("version", "verdict"), [(None, Verdict.BAD), ((2, 38, 5), Verdict.BAD), ((2, 39), Verdict.OK), ((3, 0), Verdict.OK)]
 )
 def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: Verdict) -> None:
-    assert diagnosis._git(version).verdict is verdict
+    assert doctor_checks._git(version).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,20 @@ def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: V
     [("v1.33.9", Verdict.WARNING), ("v1.34.0", Verdict.OK), ("v1.37.1", Verdict.OK), ("v1.38.0-alpha.1", Verdict.WARNING)],
 )
 def test_the_versions_of_kubernetes_that_were_tested_are_ok(version: str, verdict: Verdict) -> None:
-    assert diagnosis._version(version).verdict is verdict
+    assert doctor_checks._version(version).verdict is verdict
 
 
 def test_rights_are_asked_where_the_objects_are() -> None:
     asked = {
-        str(right) for right in diagnosis.applying([Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")])
+        str(right)
+        for right in doctor_checks.applying([Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")])
     }
     assert {"patch daemonsets.apps in logging", "create namespaces", "list daemonsets.apps"} <= asked
-    assert {str(right) for right in diagnosis.pruning([Key("", "Namespace", "", "logging")])} == {
+    assert {str(right) for right in doctor_checks.pruning([Key("", "Namespace", "", "logging")])} == {
         "delete configmaps",
         "delete daemonsets.apps",
     }
-    assert all(right.resource in served.RESOURCES.values() for right in diagnosis.looking())
+    assert all(right.resource in builtin_resources.RESOURCES.values() for right in doctor_checks.looking())
 
 
 @pytest.mark.controlplane

@@ -8,32 +8,35 @@ from dataclasses import replace
 
 import pytest
 
-from gitops_ds.app import scheduling
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.controller import choosing, sync
-from gitops_ds.controller.deploy import Asked, Place
+from gitops_ds import simulator
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector
+from gitops_ds.deployer.reconcile import Asked, Place
 from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import DAEMONSET
-from gitops_ds.model.record import Record
 from gitops_ds.pipeline import prepare
+from gitops_ds.service import git_schedule
 from gitops_ds.settings.repository import RepositorySettings
-from tests.simulated.test_deployer_loop import AGENT, History, Scene
+from gitops_ds.simulator import NodeSpec, virtual_time
+from tests.deployer.test_loop import AGENT, History, Scene
 
 JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
 
 
 def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> None:
     async def main() -> None:
-        async with simulated.Cluster() as cluster:
+        async with simulator.Cluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="0"))
-            timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = sync.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
+            timing = deployer_loop.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = deployer_loop.Source(
+                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+            )
             asked = Asked(patience=0.0)
-            loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             for tag, hours in enumerate(JUMPS, 1):
@@ -57,14 +60,16 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
 @pytest.mark.parametrize("hours", JUMPS)
 def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: float) -> None:
     async def main() -> None:
-        async with simulated.Cluster() as cluster:
+        async with simulator.Cluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="1"))
-            timing = sync.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = sync.Source(history.tip, history.snapshot, history.movement, choosing.at_once(prepare.prepare))
+            timing = deployer_loop.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = deployer_loop.Source(
+                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+            )
             asked = replace(Asked(patience=0.0), compare_every=300.0)
-            loop = sync.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             await scene.settle()
@@ -83,8 +88,8 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
 def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> None:
     async def main() -> None:
         clock, skew, ticks = asyncio.get_running_loop().time, [0.0], list[float]()
-        trigger = scheduling.trigger_of(RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=0.0))
-        schedule = scheduling.Schedule(trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0])
+        trigger = git_schedule.trigger_of(RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=0.0))
+        schedule = git_schedule.Schedule(trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0])
         await asyncio.sleep(600)
         assert len(ticks) == 1
         for number, hours in enumerate(JUMPS, 2):

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.forges import dialects
+from gitops_ds.forges import requests
 from gitops_ds.forges.access import Access, Token
 from gitops_ds.forges.client import Clock, Forge, Posted
-from gitops_ds.forges.dialects import Kind, State, Status
-from gitops_ds.forges.sticky import Sticky
+from gitops_ds.forges.requests import Kind, State, Status
+from gitops_ds.forges.sticky_comment import Sticky
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def run(
     async def inner() -> T:
         async with on.running():
             project = "acme/agents" if kind is Kind.GITHUB else "42"
-            access = Access(kind, dialects.api_address(kind, on.url), Token("TOKEN", token), project)
+            access = Access(kind, requests.api_address(kind, on.url), Token("TOKEN", token), project)
             async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
                 return await work(forge)
 
@@ -314,9 +314,9 @@ def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
 
 
 def test_a_projects_name_is_one_part_of_a_path() -> None:
-    place = dialects.Place("acme/agents?x=1#y", 7)
-    assert dialects.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
-    assert dialects.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
+    place = requests.Place("acme/agents?x=1#y", 7)
+    assert requests.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
+    assert requests.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
 
 
 def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:

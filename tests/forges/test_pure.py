@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds import errors
-from gitops_ds.forges import access, dialects, environment, retries, sticky
-from gitops_ds.forges.dialects import Comment, Kind
-from gitops_ds.forges.sticky import Sticky
+from gitops_ds.forges import (
+    access,
+    ci_environment,
+    requests,
+    retries,
+    sticky_comment,
+)
+from gitops_ds.forges.requests import Comment, Kind
+from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import markdown, posted
+from gitops_ds.report import comment_page, markdown
 from gitops_ds.report.findings import About
 from tests.report import made
 
@@ -52,37 +58,37 @@ GITLAB = {
 
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
-    found = environment.read(ACTIONS, OF_PULL)
+    found = ci_environment.read(ACTIONS, OF_PULL)
     assert (found.kind, found.url, found.project, found.number) == (Kind.GITHUB, "https://api.github.com", "acme/agents", 7)
     assert (found.sha, found.run) == (HEAD, (100, 2))
     assert found.link == "https://github.com/acme/agents/actions/runs/100"
-    assert environment.read(ACTIONS, {}).number == 7
-    assert environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, {}).number == 0
+    assert ci_environment.read(ACTIONS, {}).number == 7
+    assert ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, {}).number == 0
 
 
 def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
-    found = environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
+    found = ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
     assert (found.number, found.sha, found.branch, found.run) == (0, HEAD, "contributor:fix", (90, 1))
     own = {"workflow_run": {**OF_RUN["workflow_run"], "pull_requests": [{"number": 9}]}}
-    assert environment.read(ACTIONS, own).number == 9
+    assert ci_environment.read(ACTIONS, own).number == 9
     push = {"workflow_run": {**OF_RUN["workflow_run"], "event": "push"}}
-    assert environment.read(ACTIONS, push).branch == ""
+    assert ci_environment.read(ACTIONS, push).branch == ""
 
 
 @pytest.mark.parametrize(("mark", "kind"), [("GITEA_ACTIONS", Kind.GITEA), ("FORGEJO_ACTIONS", Kind.FORGEJO)])
 def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: Kind) -> None:
     there = {**ACTIONS, "GITHUB_SERVER_URL": "https://git.example", "GITHUB_REF": "refs/pull/7/head", mark: "true"}
     del there["GITHUB_API_URL"]
-    found = environment.read(there, {})
+    found = ci_environment.read(there, {})
     assert (found.kind, found.url, found.number) == (kind, "https://git.example/api/v1", 7)
 
 
 def test_a_job_of_gitlab() -> None:
-    found = environment.read(GITLAB, {})
+    found = ci_environment.read(GITLAB, {})
     assert (found.kind, found.project, found.number, found.sha, found.run) == (Kind.GITLAB, "42", 7, HEAD, (100, 200))
     merged = {**GITLAB, "CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD, "CI_MERGE_REQUEST_PROJECT_ID": "41"}
-    assert environment.read(merged, {}).sha == HEAD
-    assert environment.read(merged, {}).project == "41"
+    assert ci_environment.read(merged, {}).sha == HEAD
+    assert ci_environment.read(merged, {}).project == "41"
 
 
 json_values = st.recursive(
@@ -94,8 +100,8 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["pull_request", "workflow_run"]), json_values), st.text(max_size=20))
 def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: str) -> None:
-    found = environment.read(dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event)
-    assert not found.sha or dialects.is_commit(found.sha)
+    found = ci_environment.read(dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event)
+    assert not found.sha or requests.is_commit(found.sha)
     assert found.number >= 0
 
 
@@ -152,9 +158,9 @@ def test_the_address_of_the_api_follows_from_the_servers(kind: Kind, url: str, f
 
 
 def test_graphql_lies_beside_the_rest() -> None:
-    assert dialects.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
-    assert dialects.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
-    assert dialects.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
+    assert requests.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
+    assert requests.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
+    assert requests.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
 
 
 @pytest.mark.parametrize(
@@ -200,31 +206,31 @@ def test_when_a_request_is_sent_again(status: int, headers: dict[str, str], mess
 
 def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() -> None:
     wanted = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
-    assert sticky.same(Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted)
-    assert not sticky.same(Comment(1, "me", wanted.body + "c"), wanted)
+    assert sticky_comment.same(Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted)
+    assert not sticky_comment.same(Comment(1, "me", wanted.body + "c"), wanted)
 
 
 @pytest.mark.parametrize(
     "line", ["", "<!-- gitops-ds:posted commit=zz run=1 -->", f"<!-- gitops-ds:posted commit={HEAD} run={'9' * 9999} -->"]
 )
 def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
-    assert not sticky.newer(Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD))
+    assert not sticky_comment.newer(Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD))
 
 
 @made.some_reports
 def test_every_report_is_read_back(report: Any) -> None:
     about = About(version="1", key="the check / fleet", head="0123456789ab", base="main")
-    page = posted.read(markdown.as_page(report, about).encode())
+    page = comment_page.read(markdown.as_page(report, about).encode())
     count = report.count()
     assert (page.key, page.head) == ("the-check-/-fleet", "0123456789ab")
     assert page.count == {severity: count[severity] for severity in Severity}
     assert page.text.startswith("**gitops-ds check: ")
-    assert posted.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
+    assert comment_page.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
 
 
 def test_what_counts_is_the_footer_not_what_a_file_says() -> None:
     text = "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked `0123456`</sub>\n```\n"
-    assert posted.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
+    assert comment_page.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
 
 
 GOOD = f"{markdown.marker('check')}\n**gitops-ds check: 1 error, 2 warnings, 0 info** in 3 files, 2 objects.\n"
@@ -232,9 +238,9 @@ GOOD = f"{markdown.marker('check')}\n**gitops-ds check: 1 error, 2 warnings, 0 i
 
 @pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
 def test_how_loud_a_report_is(level: str, loud: bool) -> None:
-    assert posted.read(GOOD.encode()).loud(Severity(level)) is loud
-    assert posted.read(GOOD.replace("1 error", "0 errors").encode()).loud(Severity(level)) is (level != "error")
-    assert not posted.read(GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()).loud(Severity(level))
+    assert comment_page.read(GOOD.encode()).loud(Severity(level)) is loud
+    assert comment_page.read(GOOD.replace("1 error", "0 errors").encode()).loud(Severity(level)) is (level != "error")
+    assert not comment_page.read(GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()).loud(Severity(level))
 
 
 @pytest.mark.parametrize(
@@ -253,12 +259,12 @@ def test_how_loud_a_report_is(level: str, loud: bool) -> None:
 )
 def test_what_no_check_wrote_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"it (has more|is no|does not)"):
-        posted.read(data)
+        comment_page.read(data)
 
 
 def test_nothing_in_a_report_acts_on_a_bot_or_calls_anybody() -> None:
     evil = GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, image@sha256:ab\n\x1b[31mred\u202e\n"
-    text = posted.read(evil.encode()).text
+    text = comment_page.read(evil.encode()).text
     assert not any(line.lstrip().startswith("/") for line in text.splitlines())
     assert "@everyone" not in text
     assert "@org" not in text

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli, errors
-from gitops_ds.app import commenting
-from gitops_ds.app.commenting import Wanted
+from gitops_ds.commands import pull_request_comment
+from gitops_ds.commands.pull_request_comment import Wanted
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import findings, formats
 from tests.forges.servers import HEAD
-from tests.forges.test_commenting import github
+from tests.forges.test_pull_request_comment import github
 from tests.report import made
 from tests.report.made import finding
 
@@ -37,7 +37,7 @@ def report(**page: Any) -> dict[str, Any]:
 def page(directory: Path, document: Any) -> str:
     file = directory / "report.json"
     file.write_text(json.dumps(document))
-    return commenting.task(Wanted(str(file)), github(directory)).page.text
+    return pull_request_comment.task(Wanted(str(file)), github(directory)).page.text
 
 
 def hostile(value: Any) -> Any:
@@ -74,7 +74,9 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
     about = made.about(head=HEAD[:12])
     (tmp_path / "report.md").write_text(formats.written(formats.Format.MARKDOWN, found, about))
     (tmp_path / "report.json").write_text(formats.written(formats.Format.JSON, found, about))
-    pages = [commenting.task(Wanted(str(tmp_path / name)), github(tmp_path)).page for name in ("report.md", "report.json")]
+    pages = [
+        pull_request_comment.task(Wanted(str(tmp_path / name)), github(tmp_path)).page for name in ("report.md", "report.json")
+    ]
     assert pages[0].count == pages[1].count
     assert pages[0].loud(Severity.ERROR) == pages[1].loud(Severity.ERROR)
     plain = [re.sub(r"\]\(https://[^)]*\)|\[(?=`)|gitops-ds [\d.]+", "", one.text) for one in pages]
@@ -87,7 +89,7 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
 def test_what_no_check_wrote_is_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "report.json").write_text(data)
     with pytest.raises(errors.UsageError, match="write it with"):
-        commenting.task(Wanted(str(tmp_path / "report.json")), github(tmp_path))
+        pull_request_comment.task(Wanted(str(tmp_path / "report.json")), github(tmp_path))
 
 
 def test_large_numbers_cost_nothing(tmp_path: Path) -> None:

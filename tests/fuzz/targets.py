@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from gitops_ds import errors
-from gitops_ds.app import answering
-from gitops_ds.app.checking import Checked
-from gitops_ds.cli import outputs
+from gitops_ds.cli import check_output
+from gitops_ds.commands.check import suppress
+from gitops_ds.commands.check.run import Checked
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
@@ -47,14 +47,14 @@ def checked(files: Files) -> Checked:
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
     found = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))
-    return answering.without(Checked(snapshot, prepared, found), date(2026, 1, 1))
+    return suppress.without(Checked(snapshot, prepared, found), date(2026, 1, 1))
 
 
 def holds(files: Files) -> None:
     """No exception, no rule that crashed, not too long, and reports that are valid and do nothing."""
     start = time.process_time()
     found = checked(files)
-    report = outputs.report(found, "")
+    report = check_output.report(found, "")
     written = {format: formats.written(format, report, made.about()) for format in formats.Format}
     assert time.process_time() - start < PATIENCE
     crashed = [one.message for one in found.findings if one.rule == "DS904"]
@@ -155,7 +155,7 @@ def seeds(target: str) -> Iterator[bytes]:
     """What a target begins with: the manifests of the tests, the repositories of the examples, and what was found before."""
     yield from (path.read_bytes() for path in sorted((Path(__file__).parent / "found" / target).glob("*")))
     if target == "manifest":
-        for path in sorted((ROOT / "tests/validate/cases").glob("*/input.yaml")):
+        for path in sorted((ROOT / "tests/checks/cases").glob("*/input.yaml")):
             yield path.read_bytes()
             yield from (part.encode() for part in path.read_text().split("\n---\n"))
     elif target == "repository":

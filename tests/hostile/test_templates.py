@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from gitops_ds.app.preparing import RULE, Preparing
-from gitops_ds.controller import held_templates
-from gitops_ds.controller.held_templates import Chosen, Held
-from gitops_ds.source import memory
+from gitops_ds.deployer import template_object
+from gitops_ds.deployer.template_object import Chosen, Held
+from gitops_ds.sandbox import memory
+from gitops_ds.service.prepare_process import RULE, Preparing
 from tests.plan.world import daemonset
 
 pytestmark = pytest.mark.system
@@ -22,7 +22,7 @@ SECONDS = 6.0
 
 def held(name: str, text: str, kind: str = "ConfigMap") -> Held:
     body = {"kind": kind, "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"}}
-    return held_templates.read({**body, "data": {"a.yaml": text}})
+    return template_object.read({**body, "data": {"a.yaml": text}})
 
 
 def many(name: str) -> Held:
@@ -55,5 +55,5 @@ def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
 def test_whether_a_key_holds_a_template_is_found_in_time_that_grows_with_its_length_only(text: str) -> None:
     body = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {"key": text}}
     began = time.process_time()
-    assert not held_templates.read(body).files
+    assert not template_object.read(body).files
     assert time.process_time() - began < 5

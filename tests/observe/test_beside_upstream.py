@@ -18,12 +18,19 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.controller.loop import Controller, Powers
-from gitops_ds.core import decide
+from gitops_ds.client import config, rest
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.daemonset import decide
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.events.base import (
+    Compared,
+    Differed,
+    Performed,
+    Record,
+    StatusWritten,
+    Unlike,
+)
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
-from gitops_ds.model.record import Compared, Differed, Performed, Record, StatusWritten, Unlike
 from tests import controlplane
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("beside-upstream")]
@@ -167,7 +174,7 @@ def name(number: int) -> str:
 @asynccontextmanager
 async def story(plane: controlplane.ControlPlane) -> AsyncIterator[Story]:
     records: list[Record] = []
-    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+    async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         controller = Controller(cluster, Powers.OBSERVE, records.append, clock=time.time, chance=random.random)
         running = asyncio.create_task(controller.run())
         try:

@@ -12,14 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.core import decide
-from gitops_ds.core.shadow import Shadow
-from gitops_ds.kinds import daemonsets, pods, timestamps
+from gitops_ds.apimachinery import daemonsets, pods, timestamps
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
 from gitops_ds.model.decision import Action, Cause, CreatePod, CreateRevision, Decision, DeletePod, Observation, Status
-from gitops_ds.model.record import Compared, Decided, Differed, Record, Unlike
-from tests.core import world
-from tests.core.world import World
+from gitops_ds.model.events.base import (
+    Compared,
+    Decided,
+    Differed,
+    Record,
+    Unlike,
+)
+from tests.daemonset import world
+from tests.daemonset.world import World
 
 Decide = Callable[[Observation], Decision]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gitops_ds.core import decide
+from gitops_ds.daemonset import decide
+from gitops_ds.model.events.base import Compared, Decided, Differed, Unlike
 from gitops_ds.model.objects import Key
-from gitops_ds.model.record import Compared, Decided, Differed, Unlike
-from gitops_ds.report import words
-from gitops_ds.report.metrics import Metrics
-from tests.core import world
-from tests.core.world import World
+from gitops_ds.telemetry import log_lines
+from gitops_ds.telemetry.metrics import Metrics
+from tests.daemonset import world
+from tests.daemonset.world import World
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
 DIFFERED = Differed(7.0, KEY, 1.0, Unlike.CREATE, "no pod on node-1", "made agent-x")
@@ -16,11 +16,11 @@ AGREED = Compared(8.0, KEY, 1.0, 0, {"node-1": 1, "node-2": 2}, {}, elsewhere={"
 
 
 def test_a_difference_is_a_warning() -> None:
-    line = words.line(DIFFERED)
+    line = log_lines.line(DIFFERED)
     assert line == (
         "warning: DaemonSet logging/agent: the built-in controller did otherwise: ours wants no pod on node-1; theirs made agent-x"
     )
-    assert words.as_json(DIFFERED) == {
+    assert log_lines.as_json(DIFFERED) == {
         "time": 7.0,
         "level": "warning",
         "kind": "Differed",
@@ -34,8 +34,8 @@ def test_a_difference_is_a_warning() -> None:
 
 
 def test_an_agreement_is_for_programs_and_names_no_nodes() -> None:
-    assert words.line(AGREED) is None
-    told = words.as_json(AGREED)
+    assert log_lines.line(AGREED) is None
+    told = log_lines.as_json(AGREED)
     assert told is not None
     assert {name: told[name] for name in ("differences", "created", "deleted", "elsewhere", "replaced", "at_risk")} == {
         "differences": 0,
@@ -53,13 +53,13 @@ def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
     there.settle()
     last = there.observe()
     wanting, idle = (Decided(seen.now, KEY, decide.decide(seen), False, seen) for seen in (first, last))
-    assert words.as_json(wanting) == {
+    assert log_lines.as_json(wanting) == {
         "time": first.now,
         "level": "debug",
         "kind": "Decided",
         "object": "DaemonSet logging/agent",
     }
-    assert words.as_json(idle) is None
+    assert log_lines.as_json(idle) is None
 
 
 def test_intervals_and_differences_are_counted() -> None:

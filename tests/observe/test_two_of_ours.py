@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.controller.loop import Powers
+from gitops_ds.controller.controller import Powers
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events.base import Compared, Decided, Differed
 from gitops_ds.model.objects import DAEMONSET, POD
-from gitops_ds.model.record import Compared, Decided, Differed
-from tests.core import world
-from tests.replay import story
-from tests.simulated.stand import Stand, daemonset, play, stand
+from tests.daemonset import world
+from tests.journal import story
+from tests.simulator.stand import Stand, daemonset, play, stand
 
 
 def compared(there: Stand) -> list[Compared]:

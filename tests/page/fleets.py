@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gitops_ds.controller.fleet import Agent
-from gitops_ds.core import cache, health
-from gitops_ds.kinds import revisions, timestamps
+from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.daemonset import cache
+from gitops_ds.fleet import health
+from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.deployment import HeldCommit, State

@@ -14,11 +14,11 @@ from aiohttp.web import Application, Request
 from multidict import CIMultiDict
 
 from gitops_ds.errors import SettingsError, UsageError
-from gitops_ds.settings import listening
-from gitops_ds.settings.listening import PageSettings
+from gitops_ds.settings import page as settings_page
+from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, assets, routes
 from gitops_ds.web.page.access import Asked, Door, Kind, Token, Verdict
-from gitops_ds.web.page.book import Book
+from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 
 TOKEN = "a token of some length"
@@ -153,12 +153,12 @@ def test_where_a_page_is_served_and_to_whom(address: str, told: PageSettings, ac
 )
 def test_a_page_that_would_be_open_to_all_is_refused(told: Mapping[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        listening.page(told).served_at(":8080")
+        settings_page.page(told).served_at(":8080")
 
 
 def test_a_network_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="trustedProxies"):
-        listening.page({"trustedProxies": ["10.0.0.0/99"]})
+        settings_page.page({"trustedProxies": ["10.0.0.0/99"]})
 
 
 async def _with_client(at: Door, show: fleets.Show, talk: Talk) -> None:

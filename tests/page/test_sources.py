@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from gitops_ds.app.showing import Shown
-from gitops_ds.cluster import simulated
-from gitops_ds.controller.loop import Controller, Powers
-from gitops_ds.controller.standing import Standings
+from gitops_ds import simulator
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.fleet.tracker import Standings
 from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
-from gitops_ds.web.page.book import Book
+from gitops_ds.service.page_view import Shown
+from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 
 COMMIT = "89c52d7634e9" + "0" * 28
@@ -52,7 +52,7 @@ def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) ->
 
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
     async def looks() -> list[int]:
-        cluster, versions = simulated.Cluster(), list[int]()
+        cluster, versions = simulator.Cluster(), list[int]()
         controller = Controller(cluster.client(), Powers.OBSERVE, lambda _: None, clock=cluster.server.now, chance=lambda: 0.5)
         shown = Shown("", Standings(controller, dict, cluster.server.now), tuple)
         for at, well in ((100.0, True), (130.0, True), (170.0, True), (240.0, False), (250.0, True)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.app import inventory
+from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Operation
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import against
+from gitops_ds.plan import base_diff
 from tests.plan import world
 from tests.plan.world import config_map, daemonset
 
@@ -18,7 +18,7 @@ def bundle(*bodies: dict[str, Any]) -> Bundle:
 
 
 def operations(base: Bundle, head: Bundle) -> dict[str, Operation]:
-    return {change.key.name: change.operation for change in against.changes(base, head)}
+    return {change.key.name: change.operation for change in base_diff.changes(base, head)}
 
 
 def test_objects_come_go_change_or_stay() -> None:
@@ -40,7 +40,7 @@ def test_what_is_written_otherwise_and_means_the_same_is_no_change() -> None:
 
 def test_a_new_template_is_a_new_revision_and_restarts_the_nodes_that_are_known() -> None:
     head = bundle(daemonset(image="registry.example.com/agent:2"))
-    (change,) = against.changes(bundle(daemonset()), head, inventory.simulated(3))
+    (change,) = base_diff.changes(bundle(daemonset()), head, cluster_snapshot.simulated(3))
     assert change.rollout is not None
     assert (change.rollout.current, change.rollout.becomes, change.rollout.known_as) == (1, 2, None)
     assert change.nodes.restarted == ("node-000", "node-001", "node-002")
@@ -48,13 +48,13 @@ def test_a_new_template_is_a_new_revision_and_restarts_the_nodes_that_are_known(
 
 def test_another_selector_of_nodes_takes_the_pods_of_some_away() -> None:
     head = bundle(daemonset(nodeSelector={"pool": "gpu"}))
-    (change,) = against.changes(bundle(daemonset()), head, inventory.simulated(2))
+    (change,) = base_diff.changes(bundle(daemonset()), head, cluster_snapshot.simulated(2))
     assert change.nodes.lost == ("node-000", "node-001")
-    (gone,) = against.changes(bundle(daemonset()), bundle(), inventory.simulated(2))
+    (gone,) = base_diff.changes(bundle(daemonset()), bundle(), cluster_snapshot.simulated(2))
     assert gone.nodes.lost == ("node-000", "node-001")
 
 
 def test_other_objects_have_no_revisions() -> None:
-    (change,) = against.changes(bundle(config_map("settings", level="info")), bundle(config_map("settings", level="debug")))
+    (change,) = base_diff.changes(bundle(config_map("settings", level="info")), bundle(config_map("settings", level="debug")))
     assert (change.operation, change.rollout) == (Operation.UPDATE, None)
     assert [str(field.path[-1]) for field in change.fields] == ["level"]

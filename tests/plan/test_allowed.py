@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gitops_ds.model.objects import Key
-from gitops_ds.plan import allowed
-from gitops_ds.plan.allowed import Allowed
+from gitops_ds.plan import allow_list
+from gitops_ds.plan.allow_list import Allowed
 from gitops_ds.settings.service import ClusterSettings, Service
 
 HOME = Allowed(homes=frozenset({"gitops-ds"}))
@@ -26,7 +26,7 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
         Key(RBAC, "ClusterRole", "", "gitops-dsx"),
         Key("", "PersistentVolume", "", "gitops-ds"),
     )
-    assert [key for key in fine if allowed.why_not(key, HOME)] == []
+    assert [key for key in fine if allow_list.why_not(key, HOME)] == []
     own = (
         Key("", "Namespace", "", "gitops-ds"),
         Key("", "Secret", "gitops-ds", "credentials"),
@@ -37,9 +37,9 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
         Key(RBAC, "ClusterRoleBinding", "", "gitops-ds-pace"),
         Key(RBAC, "ClusterRoleBinding", "", "gitops-ds:more"),
     )
-    assert [key for key in own if not allowed.why_not(key, HOME)] == []
-    assert [key for key in own if allowed.why_not(key, ITSELF)] == []
-    assert [key for key in own if allowed.why_not(key, Allowed())] == []  # a person at a desk has their own rights
+    assert [key for key in own if not allow_list.why_not(key, HOME)] == []
+    assert [key for key in own if allow_list.why_not(key, ITSELF)] == []
+    assert [key for key in own if allow_list.why_not(key, Allowed())] == []  # a person at a desk has their own rights
 
 
 @pytest.mark.parametrize("settings", [HOME, ITSELF])
@@ -47,7 +47,7 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
     "key", [Key("", "ConfigMap", "gitops-ds", "gitops-ds-1234"), Key("coordination.k8s.io", "Lease", "gitops-ds", "any")]
 )
 def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
-    refusal = allowed.why_not(key, settings)
+    refusal = allow_list.why_not(key, settings)
     assert refusal is not None
     assert (refusal.guard, refusal.key) == ("not-allowed", key)
 
@@ -69,7 +69,7 @@ def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
     ],
 )
 def test_the_lists_say_what_may_be_named(settings: Allowed, key: Key, word: str) -> None:
-    refusal = allowed.why_not(key, settings)
+    refusal = allow_list.why_not(key, settings)
     assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
 
 
@@ -77,5 +77,5 @@ def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() 
     service = replace(Service(cluster=ClusterSettings(namespace="gitops-state")), own_namespace="gitops-ds")
     for namespace in ("gitops-state", "gitops-ds"):
         for key in (Key("apps", "DaemonSet", namespace, "reader-of-credentials"), Key("", "ConfigMap", namespace, "settings")):
-            assert allowed.why_not(key, service.asked.allowed) is not None
+            assert allow_list.why_not(key, service.asked.allowed) is not None
     assert Service().asked.allowed.homes == {"gitops-ds"}

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.cluster import simulated
-from gitops_ds.controller import deploy
+from gitops_ds import errors, simulator
+from gitops_ds.deployer import reconcile
 from gitops_ds.model import deployment, names
 from gitops_ds.model.change import Author, Drift, FieldChange
 from gitops_ds.model.cluster import PatchType
@@ -26,11 +25,11 @@ IMAGE_2 = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "imag
 LABEL = {"metadata": {"labels": {"team": "mine"}}}
 
 
-async def change(cluster: simulated.Cluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
+async def change(cluster: simulator.Cluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
     await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-async def image(cluster: simulated.Cluster) -> str:
+async def image(cluster: simulator.Cluster) -> str:
     body = await cluster.get(DAEMONSET, "default", "agent")
     return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
 
@@ -39,8 +38,8 @@ def facts(deployer: World) -> list[str]:
     return [type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)]
 
 
-def asked(choice: Drift, **more: Any) -> deploy.Asked:
-    return deploy.Asked(drift=choice, patience=0, **more)
+def asked(choice: Drift, **more: Any) -> reconcile.Asked:
+    return reconcile.Asked(drift=choice, patience=0, **more)
 
 
 def of(manager: str, operation: str = "Update") -> tuple[Author, ...]:
@@ -86,7 +85,7 @@ def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
 
 
 def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         assert facts(deployer) == []
         await change(cluster)
@@ -105,7 +104,7 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
 
 @pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
 def test_what_is_left_is_told_once_and_remembered(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         expected = ["DriftDetected"] if choice is Drift.REPORT else ["DriftDetected", "DriftHeld"]
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster)
@@ -127,7 +126,7 @@ def test_what_is_left_is_told_once_and_remembered(choice: Drift) -> None:
 
 
 def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES, asked=asked(Drift.HOLD))
         await change(cluster)
         await deployer.apply(FILES, asked=asked(Drift.HOLD))
@@ -139,7 +138,7 @@ def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
 
 
 def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         terms = asked(Drift.HOLD, hold_for=2 * HOUR)
         now = [0.0]
         first = World(cluster.client(), clock=lambda: now[0])
@@ -152,7 +151,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process
         second = World(cluster.client(), clock=lambda: now[0])
         now[0] = 3 * HOUR - 1
         assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
-        assert deploy.due(await second.state(), terms, now[0]) == 3 * HOUR
+        assert reconcile.due(await second.state(), terms, now[0]) == 3 * HOUR
         now[0] = 3 * HOUR
         done = await second.apply(FILES, asked=terms)
         assert (done.writes, done.guards, done.state.drift) == (1, [], {})
@@ -165,7 +164,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process
 
 
 def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         terms, now = asked(Drift.HOLD, hold_for=HOUR), [0.0]
         client = cluster.client()
         held = World(client, clock=lambda: now[0])
@@ -174,16 +173,16 @@ def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
         await held.apply(FILES, asked=terms)
         now[0] = HOUR
         draft = await held.draft(FILES, asked=terms)
-        client.faults = lambda request: simulated.requests.failure(422) if request.verb == "apply" else None
+        client.faults = lambda request: simulator.faults.failure(422) if request.verb == "apply" else None
         assert (await held.carry_out(draft, terms)).guards == ["refused"]
-        client.faults = simulated.requests.none
+        client.faults = simulator.faults.none
         assert (await held.apply(FILES, asked=terms)).writes == 1
 
     play(scene)
 
 
 def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}})
         assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
@@ -196,7 +195,7 @@ def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
 
 
 def test_an_agent_says_it_in_its_own_file() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {"agents/agent/agent.yaml": "drift: report\n", "agents/agent/daemonset.yaml": daemonset(image="ours:1")}
         await deployer.apply(files)
         await change(cluster)
@@ -212,7 +211,7 @@ NOBODYS = [("kubectl-rollout", RESTART), ("kubectl-label", LABEL), ("kubectl-pat
 @pytest.mark.parametrize(("manager", "patch"), NOBODYS)
 @pytest.mark.parametrize("choice", list(Drift))
 def test_what_git_does_not_set_is_nobodys_business(manager: str, patch: Any, choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster, manager, patch)
         before = await cluster.get(DAEMONSET, "default", "agent")
@@ -236,7 +235,7 @@ def leaf(shape: Any, value: Any) -> Any:
 
 
 def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["labels"] = {"team": "ours"}
         await deployer.apply({"agent.yaml": body})
@@ -251,7 +250,7 @@ def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> N
 
 @pytest.mark.parametrize("choice", list(Drift))
 def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {**FILES, "c.yaml": config_map("c")}
         await deployer.apply(files, asked=asked(choice))
         await cluster.delete(CONFIG_MAP, "default", "c")
@@ -277,7 +276,7 @@ def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
 
 @pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
 def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES, asked=asked(choice))
         known = (await deployer.state()).revisions
         await change(cluster)

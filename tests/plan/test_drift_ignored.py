@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.cluster import simulated
-from gitops_ds.controller import deploy
+from gitops_ds import simulator
+from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
-from gitops_ds.plan import ignoring
-from gitops_ds.plan.ignoring import Rule
+from gitops_ds.plan import ignore_differences
+from gitops_ds.plan.ignore_differences import Rule
 from tests.plan.world import World, config_map, daemonset, play
 
 LIMITS = "/spec/template/spec/containers/agent/resources/limits"
@@ -36,7 +36,7 @@ def cpu_patch(cpu: str) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": [container]}}}}
 
 
-async def live(cluster: simulated.Cluster) -> Body:
+async def live(cluster: simulator.Cluster) -> Body:
     return await cluster.get(DAEMONSET, "default", "agent")
 
 
@@ -47,8 +47,8 @@ def at(body: Body, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-def asked(*rules: Rule, drift: Drift = Drift.CORRECT) -> deploy.Asked:
-    return deploy.Asked(patience=0, ignore=rules, drift=drift)
+def asked(*rules: Rule, drift: Drift = Drift.CORRECT) -> reconcile.Asked:
+    return reconcile.Asked(patience=0, ignore=rules, drift=drift)
 
 
 MATCHING = [
@@ -63,7 +63,7 @@ MATCHING = [
 
 @pytest.mark.parametrize("rule", MATCHING)
 def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(rule: Rule) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         assert at(await live(cluster), CPU) == "100m"
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
@@ -91,7 +91,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("rule", OTHERS)
 def test_a_rule_for_something_else_changes_nothing(rule: Rule) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
@@ -101,7 +101,7 @@ def test_a_rule_for_something_else_changes_nothing(rule: Rule) -> None:
 
 
 def test_what_only_we_own_is_kept_as_it_is_live() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         rule = Rule((f"{LIMITS}/cpu",))
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         done = await deployer.apply({"a.yaml": agent(cpu="200m")}, asked=asked(rule))
@@ -114,7 +114,7 @@ def test_what_only_we_own_is_kept_as_it_is_live() -> None:
 
 
 def test_an_object_says_it_of_its_own_fields() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
         await deployer.apply({"a.yaml": body}, asked=asked(drift=Drift.REPORT))
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
@@ -129,11 +129,11 @@ def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
     there = agent()
     body = copy.deepcopy(there)
     body["spec"]["template"]["spec"]["containers"].append({"name": "second", "image": "second:1"})
-    assert ignoring.applied(body, there, (rule,)) == body
+    assert ignore_differences.applied(body, there, (rule,)) == body
 
 
 def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         rule, files = Rule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
         await deployer.apply(files, asked=asked(rule))
         container = {"name": "agent", "args": ["--three"]}
@@ -158,7 +158,7 @@ VALUES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "3"]))
 def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
     first: dict[str, str], theirs: dict[str, str], second: dict[str, str], ignored: set[str], by_apply: bool
 ) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         rule = Rule(tuple(f"/data/{key}" for key in sorted(ignored)))
         await deployer.apply({"c.yaml": config_map("c", **first)}, asked=asked(rule))
         other = cluster.client("other")
@@ -167,7 +167,7 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
         else:
             await other.patch(CONFIG_MAP, "default", "c", {"data": theirs}, type=PatchType.MERGE)
         before = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
-        again = deploy.Asked(patience=0, ignore=(rule,), force_conflicts=True)
+        again = reconcile.Asked(patience=0, ignore=(rule,), force_conflicts=True)
         await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
         after = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
         for key in ignored & before.keys() & second.keys():

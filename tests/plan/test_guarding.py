@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import simulated
-from gitops_ds.controller import deploy, said
+from gitops_ds import simulator
+from gitops_ds.deployer import reconcile, report_once
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployment import PassEnded
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.plan import approval, order, ownership, show
-from gitops_ds.plan.identity import Impersonation
+from gitops_ds.plan import apply_order, approval, ownership, printers
+from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
-from gitops_ds.report import words
+from gitops_ds.telemetry import log_lines
 from tests.plan.test_prune_scenes import pod_of
 from tests.plan.world import World, config_map, daemonset, play
 
@@ -25,8 +25,8 @@ FILES = {**KEPT, "agent.yaml": daemonset("agent")}
 AFFINITY = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]}
 
 
-def asked(approved: str = "", **guards: Any) -> deploy.Asked:
-    return deploy.Asked(Guards(**guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> reconcile.Asked:
+    return reconcile.Asked(Guards(**guards), approved=approved, patience=0)
 
 
 NARROWER = [
@@ -37,7 +37,7 @@ NARROWER = [
 
 @pytest.mark.parametrize("spec", NARROWER)
 def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
         refused = await deployer.apply(files, "second")
@@ -54,8 +54,8 @@ def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, A
 
 
 def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
-        taint = simulated.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+        taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
         cluster.add_nodes([taint])
         await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
         refused = await deployer.apply(FILES, "second", asked(share=0.0))
@@ -67,7 +67,7 @@ def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
 
 
 def test_deletions_and_updates_are_weighed_together() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
         both = {**KEPT, "a.yaml": daemonset("a", nodeSelector=on[0]), "b.yaml": daemonset("b", nodeSelector=on[1])}
         await deployer.apply(both)
@@ -81,7 +81,7 @@ def test_deletions_and_updates_are_weighed_together() -> None:
 
 
 def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         narrow = {"agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})}
         await deployer.apply(narrow)
         patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
@@ -92,7 +92,7 @@ def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
 
 
 def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         body = daemonset("agent")
         await deployer.apply({**KEPT, "agent.yaml": body})
         hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
@@ -102,7 +102,7 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
         assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
         patch = {"metadata": {"annotations": {names.PRUNE: None}}}
         await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
-        cluster.add_nodes([simulated.NodeSpec("node-9")])
+        cluster.add_nodes([simulator.NodeSpec("node-9")])
         assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
         hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
         cluster.remove_node("node-9")
@@ -123,10 +123,10 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
 
 
 def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         plan = (await deployer.draft(KEPT, "second", asked(prune=True))).plan
-        text, told = show.as_text(plan), show.as_json(plan)
+        text, told = printers.as_text(plan), printers.as_json(plan)
         assert "!  - delete DaemonSet default/agent" in text
         assert "!      loses 3 nodes: node-0, node-1, node-2" in text
         [refusal] = told["refusals"]
@@ -134,13 +134,13 @@ def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
         assert "DaemonSet default/agent" in refusal["message"]
         [held] = told["held"]
         assert (held["operation"], held["nodes"]["lost"]) == ("delete", ["node-0", "node-1", "node-2"])
-        assert "DaemonSet default/agent" in show.as_markdown(plan)
+        assert "DaemonSet default/agent" in printers.as_markdown(plan)
 
     play(scene)
 
 
 def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         orphan = daemonset("orphan")
         orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
         await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
@@ -156,8 +156,8 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
 
 
 def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
-        by_git = deploy.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+        by_git = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
         await deployer.apply(FILES)
         marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
         containers = [{"name": "agent", "image": "evil:1"}]
@@ -171,8 +171,8 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
 
 
 def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
-        by_git = deploy.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+        by_git = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
         body = daemonset("agent")
         body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         await deployer.apply({**KEPT, "agent.yaml": body})
@@ -189,7 +189,7 @@ def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
     ],
 )
 def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: str) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
         assert done.guards == (["held"] if file else [])
         assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
@@ -198,15 +198,15 @@ def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: 
 
 
 def test_a_pass_that_leaves_something_undone_says_so() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         who = Impersonation(service_account="deployer")
-        asked = deploy.Asked(patience=0, impersonation=who)
+        asked = reconcile.Asked(patience=0, impersonation=who)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
         [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]
         assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
-        assert said.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
-        assert "is applied in part: 1 written, 1 not: " in (words.line(ended) or "")
+        assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
+        assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
 
     play(scene)
 
@@ -228,7 +228,7 @@ def test_what_pods_need_comes_before_daemonsets_and_admission_webhooks_come_last
         ("apps", "Deployment"),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
     ]
-    ranks = [order.rank(Key(group, kind, "", "x")) for group, kind in row]
+    ranks = [apply_order.rank(Key(group, kind, "", "x")) for group, kind in row]
     assert ranks[3] < ranks[6] > ranks[4]
     assert [rank for number, rank in enumerate(ranks) if number not in (3, 4)] == sorted(
         {rank for number, rank in enumerate(ranks) if number not in (3, 4)}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import virtual_time
+from gitops_ds import simulator
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.plan import ownership
+from gitops_ds.simulator import virtual_time
 from tests.plan.world import config_map, daemonset
 
 AGENT = daemonset(
@@ -36,7 +36,7 @@ AGENT = daemonset(
 
 def applied(resource: Resource, body: Body) -> dict[str, Any]:
     async def scene() -> dict[str, Any]:
-        async with simulated.Cluster() as cluster:
+        async with simulator.Cluster() as cluster:
             await cluster.apply(resource, body, manager="gitops-ds")
             return dict(await cluster.get(resource, "default", str(body["metadata"]["name"])))
 

@@ -12,22 +12,21 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated.requests import Request
-from gitops_ds.controller import deploy, state
+from gitops_ds import errors, simulator
+from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model import names
 from gitops_ds.model.change import Drift
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployment import State
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.plan.prune import Guards
+from gitops_ds.simulator.faults import Request
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 
 
-async def live_agent(cluster: simulated.Cluster) -> Body:
+async def live_agent(cluster: simulator.Cluster) -> Body:
     return await cluster.get(DAEMONSET, "default", "agent")
 
 
@@ -36,7 +35,7 @@ def image_of(body: Body) -> str:
 
 
 def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {"agent.yaml": daemonset(), "config.yaml": config_map("settings", a="1")}
         assert (await deployer.apply(files)).writes == 2
         asking: Any = deployer.cluster
@@ -48,7 +47,7 @@ def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
 
 
 def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         first = await deployer.apply({"agent.yaml": daemonset()}, "first")
         before = await live_agent(cluster)
         second = await deployer.apply({"agent.yaml": daemonset(), "README.md": "words"}, "second")
@@ -61,7 +60,7 @@ def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
 
 
 def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         first = await deployer.apply({"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first")
         second = await deployer.apply({"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second")
         assert second.written == ("update DaemonSet default/agent",)
@@ -73,7 +72,7 @@ def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None
 
 
 def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_object() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         kubectl = cluster.client("kubectl-client-side-apply")
         await kubectl.create(DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True))
         done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
@@ -100,7 +99,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("marks", "name"), FOREIGN)
 def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any], name: str) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         theirs = daemonset(image="theirs:1")
         theirs["metadata"] = {**theirs["metadata"], **marks}
         manager = names.FIELD_MANAGER if "gitops-ds" in name else "their-tool"
@@ -112,7 +111,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
         assert name in refused.refusals[0].message
         assert "--adopt" in refused.refusals[0].message
         assert await live_agent(cluster) == before
-        taken = await deployer.apply(same, asked=deploy.Asked(adopt=True, patience=0))
+        taken = await deployer.apply(same, asked=reconcile.Asked(adopt=True, patience=0))
         assert (taken.writes, taken.refusals) == (1, ())
         assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
 
@@ -120,7 +119,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
 
 
 def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         body = daemonset(image="theirs:1")
         await cluster.apply(DAEMONSET, body, manager="autoscaler")
         files = {"agent.yaml": daemonset(image="ours:1"), "config.yaml": config_map("settings")}
@@ -132,21 +131,21 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
         assert "--force-conflicts" in message
         assert refused.written == ("create ConfigMap default/settings",), "the others are applied all the same"
         assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(files, asked=deploy.Asked(force_conflicts=True, patience=0))
+        forced = await deployer.apply(files, asked=reconcile.Asked(force_conflicts=True, patience=0))
         assert forced.refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
     play(scene)
 
 
-async def _set_image(cluster: simulated.Cluster, manager: str = "kubectl-set") -> None:
+async def _set_image(cluster: simulator.Cluster, manager: str = "kubectl-set") -> None:
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
     await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
 @pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
 def test_drift_is_put_back(manager: str) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {"agent.yaml": daemonset(image="ours:1")}
         await deployer.apply(files)
         await _set_image(cluster, manager)
@@ -160,8 +159,8 @@ def test_drift_is_put_back(manager: str) -> None:
 @pytest.mark.parametrize("mode", [Drift.REPORT, Drift.HOLD])
 @pytest.mark.parametrize("by_annotation", [True, False])
 def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: Drift, by_annotation: bool) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
-        asked = NOBODY_WAITS if by_annotation else deploy.Asked(drift=mode, patience=0)
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+        asked = NOBODY_WAITS if by_annotation else reconcile.Asked(drift=mode, patience=0)
         body = daemonset(image="ours:1")
         if by_annotation:
             body["metadata"]["annotations"] = {names.DRIFT: mode.value}
@@ -176,10 +175,10 @@ def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: Drift, b
 
 
 def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["annotations"] = {names.DRIFT: "correct"}
-        asked = deploy.Asked(drift=Drift.REPORT, patience=0)
+        asked = reconcile.Asked(drift=Drift.REPORT, patience=0)
         await deployer.apply({"agent.yaml": body}, asked=asked)
         await _set_image(cluster)
         assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
@@ -189,9 +188,11 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
 
 
 def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await cluster.client("kubectl-client-side-apply").create(DAEMONSET, daemonset(image="old:1"))
-        done = await deployer.apply({"agent.yaml": daemonset(image="ours:1")}, asked=deploy.Asked(drift=Drift.REPORT, patience=0))
+        done = await deployer.apply(
+            {"agent.yaml": daemonset(image="ours:1")}, asked=reconcile.Asked(drift=Drift.REPORT, patience=0)
+        )
         assert (done.writes, done.refusals) == (1, ())
         assert image_of(await live_agent(cluster)) == "ours:1"
 
@@ -202,12 +203,12 @@ TWO = {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}
 
 
 def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(TWO)
         kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
         assert (kept.writes, kept.guards) == (0, ["prune-off"])
         assert AGENT in kept.state.inventory
-        gone = await deployer.apply({"b.yaml": TWO["b.yaml"]}, asked=deploy.Asked(Guards(prune=True, share=1.0), patience=0))
+        gone = await deployer.apply({"b.yaml": TWO["b.yaml"]}, asked=reconcile.Asked(Guards(prune=True, share=1.0), patience=0))
         assert gone.written == ("delete DaemonSet default/agent",)
         assert AGENT not in gone.state.inventory
         with pytest.raises(errors.NotFound):
@@ -217,10 +218,10 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
 
 
 def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves_git() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
         await deployer.apply(files)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         gone = await deployer.apply({"a.yaml": files["a.yaml"]}, asked=PRUNING)
         assert gone.written == ("delete ConfigMap default/b",)
 
@@ -228,35 +229,35 @@ def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves
 
 
 def test_an_empty_repository_deletes_nothing() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(TWO)
-        done = await deployer.apply({"README.md": ""}, asked=deploy.Asked(Guards(prune=True, share=1.0), patience=0))
+        done = await deployer.apply({"README.md": ""}, asked=reconcile.Asked(Guards(prune=True, share=1.0), patience=0))
         assert (done.writes, done.guards) == (0, ["empty-render"])
 
     play(scene)
 
 
 def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(TWO)
         rest = {"b.yaml": TWO["b.yaml"]}
         kept = await deployer.apply(rest, "second", PRUNING)
         assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
-        wrong = await deployer.apply(rest, "second", deploy.Asked(Guards(prune=True), approved="0" * 16, patience=0))
+        wrong = await deployer.apply(rest, "second", reconcile.Asked(Guards(prune=True), approved="0" * 16, patience=0))
         assert wrong.guards == ["share-of-nodes"]
-        approved = deploy.Asked(Guards(prune=True), approved=kept.plan.hash, patience=0)
+        approved = reconcile.Asked(Guards(prune=True), approved=kept.plan.hash, patience=0)
         assert (await deployer.apply(rest, "second", approved)).written == ("delete DaemonSet default/agent",)
 
     play(scene)
 
 
 def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         protected, orphan = daemonset("agent"), daemonset("other")
         protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
         await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
-        asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0)
+        asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0)
         done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
         assert (done.guards, done.written) == (["prune-disabled"], ("delete DaemonSet default/other",))
         assert await live_agent(cluster)
@@ -265,7 +266,7 @@ def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
 
 
 def test_objects_of_another_repository_are_nobodys_orphans() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         neighbour = World(cluster.client(), owner="neighbour")
         await neighbour.apply({"a.yaml": daemonset("agent")})
         await deployer.apply({"b.yaml": daemonset("other")})
@@ -277,32 +278,30 @@ def test_objects_of_another_repository_are_nobodys_orphans() -> None:
 
 
 def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         files = {"a.yaml": config_map("settings"), "b.yaml": config_map("words")}
         await deployer.apply(files)
         client: Any = deployer.cluster
 
         def faults(request: Request) -> errors.ClusterError | None:
-            return simulated.requests.failure(403) if request.verb == "delete" else None
+            return simulator.faults.failure(403) if request.verb == "delete" else None
 
         client.faults = faults
         rest = {"b.yaml": files["b.yaml"]}
         refused = await deployer.apply(rest, "second", PRUNING)
         key = Key("", "ConfigMap", "default", "settings")
         assert (refused.writes, key in refused.state.inventory) == (0, True)
-        client.faults = simulated.requests.none
+        client.faults = simulator.faults.none
         assert (await deployer.apply(rest, "second", PRUNING)).written == ("delete ConfigMap default/settings",)
 
     play(scene)
 
 
 def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply({"a.yaml": config_map("old")})
         client: Any = deployer.cluster
-        client.faults = lambda request: (
-            simulated.requests.failure(403) if request.name == "new" and request.verb == "apply" else None
-        )
+        client.faults = lambda request: simulator.faults.failure(403) if request.name == "new" and request.verb == "apply" else None
         done = await deployer.apply({"a.yaml": config_map("new")}, "second", PRUNING)
         assert (done.writes, sorted(done.guards)) == (0, ["refused", "waits"])
         assert await cluster.get(CONFIG_MAP, "default", "old")
@@ -315,14 +314,14 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
     files = {"a.yaml": config_map("a"), "b.yaml": config_map("b"), "c.yaml": daemonset()}
 
     def dies_at(last: int) -> None:
-        async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+        async def scene(deployer: World, cluster: simulator.Cluster) -> None:
             doomed = cluster.client()
-            doomed.faults = lambda request: simulated.Silence(1.0) if request.number > last else None
+            doomed.faults = lambda request: simulator.Silence(1.0) if request.number > last else None
             with pytest.raises(errors.ClusterUnreachable):
                 await World(doomed).apply(files)
             made = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
             # The next commit has lost the ConfigMaps: whatever the dead process made of them must go.
-            asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0)
+            asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
             assert done.state.inventory == {AGENT}
             left = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
@@ -331,7 +330,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
 
         play(scene)
 
-    async def count(deployer: World, cluster: simulated.Cluster) -> None:
+    async def count(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(files)
         client: Any = deployer.cluster
         numbers.append(client.count.total)
@@ -350,7 +349,7 @@ def test_agents_wait_for_those_they_depend_on() -> None:
         "agents/logs/agent.yaml": "dependsOn: [cni]\n",
     }
 
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         done = await deployer.apply(files)
         assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
         status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3}
@@ -361,29 +360,29 @@ def test_agents_wait_for_those_they_depend_on() -> None:
 
 
 def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_them() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         def big(salt: str) -> State:
             keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
             return State(inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys})
 
         await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
-        first = await state.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
+        first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
         parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
         assert parts > 3
-        assert await state.load(cluster, "gitops-ds", "big") == first
+        assert await state_store.load(cluster, "gitops-ds", "big") == first
         dying = cluster.client()
-        dying.faults = lambda request: simulated.requests.failure(503) if request.verb in ("update", "patch") else None
+        dying.faults = lambda request: simulator.faults.failure(503) if request.verb in ("update", "patch") else None
         with pytest.raises(errors.ServerFault):
-            await state.save(dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000)
-        assert await state.load(cluster, "gitops-ds", "big") == first
-        second = await state.save(cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000)
-        assert await state.load(cluster, "gitops-ds", "big") == second
+            await state_store.save(dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000)
+        assert await state_store.load(cluster, "gitops-ds", "big") == first
+        second = await state_store.save(cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000)
+        assert await state_store.load(cluster, "gitops-ds", "big") == second
 
     play(scene)
 
 
 def test_two_first_passes_at_once_keep_one_whole_state() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         neighbour = World(cluster.client())
         one = await deployer.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
         two = await neighbour.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
@@ -397,7 +396,7 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
 def test_the_state_is_by_its_schema() -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
 
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
         body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
         told = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
@@ -409,7 +408,7 @@ def test_the_state_is_by_its_schema() -> None:
 
 
 def test_a_state_that_is_not_ours_is_told_by_its_name() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply({"a.yaml": config_map("a")})
         await cluster.patch(CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}})
         with pytest.raises(errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"):

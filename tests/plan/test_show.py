@@ -10,15 +10,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds.app import inventory
-from gitops_ds.kinds import defaults
+from gitops_ds.apimachinery import defaults
+from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import make, show
+from gitops_ds.plan import planner, printers
+from gitops_ds.plan.options import Terms
 from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.stamps import Stamp
-from gitops_ds.plan.terms import Terms
+from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import patterns
 from tests import goldens
 from tests.plan import world
@@ -69,7 +69,7 @@ def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "data": {"a": "b2xk"}}
     revisions = [revision(back, 1, "agent:1"), revision(back, 2, "agent:2"), revision(fresh, 2, "agent:2")]
     nodes = [node("linux-0", os="linux"), node("linux-1", os="linux"), node("windows-0", os="windows")]
-    live = inventory.assemble([back, fresh, deleted, neighbour, owned(secret, "secret"), *revisions, *nodes])
+    live = cluster_snapshot.assemble([back, fresh, deleted, neighbour, owned(secret, "secret"), *revisions, *nodes])
     files = {
         "back.yaml": daemonset("back", "agent:1"),
         "fresh.yaml": daemonset(
@@ -82,24 +82,24 @@ def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
     }
     bundle = prepare.prepare(world.snapshot(files, subject)).bundle
     stamp = Stamp("test", "https://git.example.com/fleet.git", str(bundle.commit), subject)
-    return make.plan(bundle, live, Terms(stamp, Guards(prune=True), inventory=live.objects.keys()))
+    return planner.plan(bundle, live, Terms(stamp, Guards(prune=True), inventory=live.objects.keys()))
 
 
 def test_a_plan_as_text() -> None:
-    goldens.check(HERE / "plan.txt", show.as_text(planned()))
+    goldens.check(HERE / "plan.txt", printers.as_text(planned()))
 
 
 def test_a_plan_as_markdown() -> None:
-    goldens.check(HERE / "plan.md", show.as_markdown(planned()))
+    goldens.check(HERE / "plan.md", printers.as_markdown(planned()))
 
 
 def test_a_plan_as_json() -> None:
-    told = show.as_json(planned())
+    told = printers.as_json(planned())
     jsonschema.validate(told, SCHEMA)
     goldens.check(HERE / "plan.json", json.dumps(told, indent=2) + "\n")
 
 
-@pytest.mark.parametrize("form", [show.as_text, show.as_markdown, lambda plan: json.dumps(show.as_json(plan))])
+@pytest.mark.parametrize("form", [printers.as_text, printers.as_markdown, lambda plan: json.dumps(printers.as_json(plan))])
 def test_no_form_shows_a_secret(form: Any) -> None:
     text = form(planned())
     assert patterns.HIDDEN in text
@@ -112,9 +112,9 @@ def test_the_hash_names_what_comes_of_the_plan_whichever_commit_says_so() -> Non
 
 
 def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
-    asked = make.plan(
+    asked = planner.plan(
         prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
-        inventory.assemble([owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]),
+        cluster_snapshot.assemble([owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]),
         Terms(Stamp("test"), Guards(prune=True, share=1.0)),
     )
     assert ([change.key.name for change in asked.changes], asked.refusals) == (["c"], ())

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.cluster import simulated
-from gitops_ds.controller import deploy, state
+from gitops_ds import errors, simulator
+from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
-from gitops_ds.plan import tracking
-from gitops_ds.plan.identity import Impersonation
+from gitops_ds.plan import inventory
+from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
 from tests.plan.world import PRUNING, World, config_map, daemonset, play
 
@@ -29,7 +28,7 @@ def copied(body: Body, name: str, *, annotations: bool) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": copy.deepcopy(body["data"])}
 
 
-async def names_of(cluster: simulated.Cluster) -> set[str]:
+async def names_of(cluster: simulator.Cluster) -> set[str]:
     return {
         body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP)).items if body["metadata"]["namespace"] == "default"
     }
@@ -39,7 +38,7 @@ async def names_of(cluster: simulated.Cluster) -> set[str]:
 @pytest.mark.parametrize("content_named", [True, False])
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: bool, lost: bool) -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         original = config_map("settings", a="1")
         if content_named:
             original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
@@ -47,7 +46,7 @@ def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: 
         there = await cluster.get(CONFIG_MAP, "default", "settings")
         await cluster.client("replicator").create(CONFIG_MAP, copied(there, "copy", annotations=annotations))
         if lost:
-            await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+            await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         for subject in ("second", "third"):
             done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, subject, PRUNING)
             assert done.refusals == ()
@@ -57,12 +56,12 @@ def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: 
 
 
 def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         people = cluster.client("tenant")
         await people.create(CONFIG_MAP, config_map("victim"))
         labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
-        marks = {names.TRACKING_ID: tracking.mark(deployer.owner, Key("", "ConfigMap", "default", "victim"))}
+        marks = {names.TRACKING_ID: inventory.mark(deployer.owner, Key("", "ConfigMap", "default", "victim"))}
         patch = {"metadata": {"labels": labels, "annotations": marks}}
         await people.patch(CONFIG_MAP, "default", "victim", patch, type=PatchType.MERGE)
         assert (await deployer.apply(FILES, "second", PRUNING)).refusals == ()
@@ -72,7 +71,7 @@ def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
 
 
 def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await before_marks(cluster, deployer)
         assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, "an upgrade writes nothing"
         gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
@@ -81,12 +80,12 @@ def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_in
         assert changed.writes == 1
         marked = await cluster.get(CONFIG_MAP, "default", "words")
         key = Key("", "ConfigMap", "default", "words")
-        assert marked["metadata"]["annotations"][names.TRACKING_ID] == tracking.mark("test", key)
+        assert marked["metadata"]["annotations"][names.TRACKING_ID] == inventory.mark("test", key)
 
     play(scene)
 
 
-async def before_marks(cluster: simulated.Cluster, deployer: World) -> None:
+async def before_marks(cluster: simulator.Cluster, deployer: World) -> None:
     """Applied by the version before: with our label and field manager, in the inventory, without a mark."""
     for body in FILES.values():
         labelled = {**body, "metadata": {**body["metadata"], "labels": {names.OWNER_LABEL: deployer.owner}}}
@@ -96,9 +95,9 @@ async def before_marks(cluster: simulated.Cluster, deployer: World) -> None:
 
 
 def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await before_marks(cluster, deployer)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
         assert (kept.writes, kept.guards) == (0, ["not-in-inventory"])
         assert "ConfigMap default/settings" in kept.refusals[0].message
@@ -107,9 +106,9 @@ def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> No
 
 
 def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state.config_map_name(deployer.owner))
+        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
         done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
         assert done.written == ("delete ConfigMap default/settings",)
@@ -118,7 +117,7 @@ def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> No
 
 
 def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another_stays() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         words = await cluster.get(CONFIG_MAP, "default", "words")
         await cluster.delete(CONFIG_MAP, "default", "settings")
@@ -130,9 +129,9 @@ def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another
 
 
 def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-        asked = deploy.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+        asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
         agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
         await deployer.apply({**FILES, **agents}, asked=asked)
         patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}

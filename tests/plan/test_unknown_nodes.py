@@ -9,13 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated.requests import Request
-from gitops_ds.controller import deploy
+from gitops_ds import errors, simulator
+from gitops_ds.deployer import reconcile
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import NODE
-from gitops_ds.plan import show
+from gitops_ds.plan import printers
+from gitops_ds.simulator.faults import Request
 from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset, play
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
@@ -33,7 +32,7 @@ def but(**changed: Any) -> Files:
     return {name: content for name, content in files.items() if content is not None}
 
 
-CHANGES: dict[str, tuple[Files, deploy.Asked, str]] = {
+CHANGES: dict[str, tuple[Files, reconcile.Asked, str]] = {
     "another image": (but(agent=daemonset(image="registry.example.com/agent:2")), NOBODY_WAITS, "update DaemonSet default/agent"),
     "fewer nodes": (but(agent=daemonset(nodeSelector={"disk": "ssd"})), NOBODY_WAITS, "update DaemonSet default/agent"),
     "another agent": (but(more=daemonset("more")), NOBODY_WAITS, "create DaemonSet default/more"),
@@ -46,16 +45,16 @@ CHANGES: dict[str, tuple[Files, deploy.Asked, str]] = {
 def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> None:
     files, asked, line = CHANGES[change]
 
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         client = cluster.client("viewer", faults=without_nodes)
         viewer = World(client)
         draft = await viewer.draft(files, "second", asked)
-        text, document = show.as_text(draft.plan), show.as_json(draft.plan)
+        text, document = printers.as_text(draft.plan), printers.as_json(draft.plan)
         assert line in text
         assert "the effect on nodes is unknown: nodes is forbidden" in text
         assert "; nodes: unknown." in text
-        assert "| unknown |" in show.as_markdown(draft.plan) or change == "no namespace"
+        assert "| unknown |" in printers.as_markdown(draft.plan) or change == "no namespace"
         assert {one.nodes for one in (*draft.plan.changes, *draft.plan.held)} == {NodeImpact()}
         assert document["nodesKnown"] is False
         jsonschema.validate(document, SCHEMA)
@@ -68,12 +67,12 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
 
 
 def test_what_moves_no_pod_is_applied_without_that_right() -> None:
-    async def scene(deployer: World, cluster: simulated.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
         await deployer.apply(FILES)
         viewer = World(cluster.client("viewer", faults=without_nodes))
         done = await viewer.apply(but(kept=config_map("kept", a="1")), "second")
         assert (done.written, done.refusals) == (("update ConfigMap default/kept",), ())
-        assert show.as_json(done.plan)["nodesKnown"] is True
+        assert printers.as_json(done.plan)["nodesKnown"] is True
         again = await viewer.draft(but(agent=None), "third")  # pruning is off: nothing is deleted
         assert again.plan.unknown_nodes is None
 

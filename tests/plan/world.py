@@ -11,21 +11,21 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller import deploy, state
+from gitops_ds import simulator
+from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import Applied, State
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.record import Record
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
+from gitops_ds.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
-NOBODY_WAITS = deploy.Asked(patience=0)
-PRUNING = deploy.Asked(Guards(prune=True), patience=0)
+NOBODY_WAITS = reconcile.Asked(patience=0)
+PRUNING = reconcile.Asked(Guards(prune=True), patience=0)
 STATE_NAMESPACE = "gitops-ds"
 
 
@@ -73,35 +73,37 @@ class World:
     clock: Callable[[], float] = lambda: 0.0
 
     @property
-    def place(self) -> deploy.Place:
-        return deploy.Place(self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git", clock=self.clock)
+    def place(self) -> reconcile.Place:
+        return reconcile.Place(
+            self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git", clock=self.clock
+        )
 
-    async def draft(self, files: Files, subject: str = "first", asked: deploy.Asked = NOBODY_WAITS) -> deploy.Draft:
+    async def draft(self, files: Files, subject: str = "first", asked: reconcile.Asked = NOBODY_WAITS) -> reconcile.Draft:
         found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
         assert found.deployable, [finding for finding in found.findings if finding.refused]
-        return await deploy.draft(self.place, found.bundle, commit(subject), asked)
+        return await reconcile.draft(self.place, found.bundle, commit(subject), asked)
 
-    async def apply(self, files: Files, subject: str = "first", asked: deploy.Asked = NOBODY_WAITS) -> Pass:
+    async def apply(self, files: Files, subject: str = "first", asked: reconcile.Asked = NOBODY_WAITS) -> Pass:
         draft = await self.draft(files, subject, asked)
         return await self.carry_out(draft, asked)
 
-    async def carry_out(self, draft: deploy.Draft, asked: deploy.Asked = NOBODY_WAITS) -> Pass:
+    async def carry_out(self, draft: reconcile.Draft, asked: reconcile.Asked = NOBODY_WAITS) -> Pass:
         told: list[Record] = []
-        ended, after = await deploy.carry_out(self.place, draft, asked, told.append, self.clock)
+        ended, after = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
         written = tuple(f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied))
         return Pass(draft.plan, ended.writes, ended.refusals, written, after)
 
     async def state(self) -> State:
-        return await state.load(self.cluster, self.state_namespace, self.owner)
+        return await state_store.load(self.cluster, self.state_namespace, self.owner)
 
 
-def play(scene: Callable[[World, simulated.Cluster], Awaitable[None]], nodes: int = 3) -> None:
+def play(scene: Callable[[World, simulator.Cluster], Awaitable[None]], nodes: int = 3) -> None:
     """A scene on a simulated cluster, in virtual time."""
 
     async def whole() -> None:
-        async with simulated.Cluster() as cluster:
-            cluster.add_nodes(simulated.NodeSpec(f"node-{i}") for i in range(nodes))
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(nodes))
             await scene(World(cluster.client()), cluster)
 
     virtual_time.run(whole())

@@ -13,20 +13,20 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.controller.events import Events
+from gitops_ds.checks.advice import hardcoded_secrets
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift, Drifted, FieldChange, Refusal
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.record import Record
-from gitops_ds.plan import fields
-from gitops_ds.redaction import redact, texts
-from gitops_ds.redaction.veil import Veil
-from gitops_ds.report import words
-from gitops_ds.report.events import About
-from gitops_ds.report.news import Fold
-from gitops_ds.validate import literals
-from gitops_ds.web.page import sides
+from gitops_ds.plan import diff
+from gitops_ds.redaction import objects, texts
+from gitops_ds.redaction.support_dump import Veil
+from gitops_ds.service.event_recorder import Events
+from gitops_ds.telemetry import log_lines
+from gitops_ds.telemetry.kube_events import About
+from gitops_ds.telemetry.notifications import Fold
+from gitops_ds.web.page import side_by_side
 from tests.gitservers import GIT_ENVIRONMENT
 from tests.plan.world import daemonset
 
@@ -127,16 +127,16 @@ def test_a_check_and_a_plan_beside_a_cluster_that_drifted(repository: Path, tmp_
 
 def changes() -> Iterator[tuple[Key, FieldChange]]:
     for old, new in zip(bodies(1), bodies(2), strict=True):
-        for change in fields.compare(old, new):
+        for change in diff.compare(old, new):
             yield Key("", old["kind"], "default", old["metadata"]["name"]), change
 
 
 def test_fields_of_drift_and_of_the_page() -> None:
     found = list(changes())
     assert len(found) > len(ENV) + 3
-    assert not leaks(str([redact.field(key, change) for key, change in found]))
-    assert not leaks(str([redact.body(body) for body in bodies(1)]))
-    assert not leaks(str([sides.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)]))
+    assert not leaks(str([objects.field(key, change) for key, change in found]))
+    assert not leaks(str([objects.body(body) for body in bodies(1)]))
+    assert not leaks(str([side_by_side.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)]))
 
 
 SENTENCES = [
@@ -161,7 +161,7 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     assert not leaks(texts.words(text))
     written = Events(cast("Cluster", None), About("v1", "ConfigMap", "gitops-ds", "state"))
     for told in records(text):
-        assert not leaks(str(words.line(told)) + str(words.as_json(told)))
+        assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
         assert not leaks(str(Fold().hear(told, "repository")))
         written.hear(told)
     events = [written._body(written._waiting.get_nowait()) for _ in range(written._waiting.qsize())]
@@ -183,13 +183,13 @@ def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
     body = bodies(1)[0]
     container = body["spec"]["template"]["spec"]["containers"][0]
     complained: list[Any] = []
-    for path, _ in literals.no_secrets(body):
+    for path, _ in hardcoded_secrets.no_secrets(body):
         found: Any = body
         for step in path:
             found = found[step]
         complained.append(found)
     assert len(complained) >= 5
-    shown = str(redact.value(container))
+    shown = str(objects.value(container))
     assert not [one for one in complained if one in shown]
 
 
@@ -206,7 +206,7 @@ def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
     ],
 )
 def test_what_only_speaks_of_secrets_stays(harmless: Mapping[str, Any]) -> None:
-    assert redact.value(harmless) == harmless
+    assert objects.value(harmless) == harmless
 
 
 @pytest.mark.parametrize(

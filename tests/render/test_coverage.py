@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.model.bundle import Requirement
-from gitops_ds.render import coverage, variants
-from gitops_ds.render.coverage import EVERYWHERE, Terms
+from gitops_ds.render import selector_coverage, variants
+from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
 
 KEYS = ("pool", "arch", "zone")
 VALUES = ("a", "b")
@@ -50,7 +50,7 @@ def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(wanted: Term
     def missed(labels: dict[str, str]) -> bool:
         return taken(wanted, labels) and not taken(ignored, labels) and not any(taken(part, labels) for part in parts)
 
-    witness = coverage.find_gap(wanted, parts, ignored)
+    witness = selector_coverage.find_gap(wanted, parts, ignored)
     assert (witness is not None) == any(missed(labels) for labels in UNIVERSE)
     if witness is not None:
         assert missed(dict(witness.labels))
@@ -64,7 +64,7 @@ def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(parts: list[
     def shared(first: str, second: str, labels: dict[str, str]) -> bool:
         return taken(named[first], labels) and taken(named[second], labels) and not taken(ignored, labels)
 
-    found = {(o.first, o.second): dict(o.node.labels) for o in coverage.find_overlaps(named, ignored)}
+    found = {(o.first, o.second): dict(o.node.labels) for o in selector_coverage.find_overlaps(named, ignored)}
     assert found.keys() == {pair for pair in combinations(named, 2) if any(shared(*pair, labels) for labels in UNIVERSE)}
     assert all(shared(*pair, labels) for pair, labels in found.items())
 
@@ -81,15 +81,15 @@ def test_variants_made_exclusive_take_each_node_once_and_lose_none(own: list[Ter
 
 @given(terms=TERMS)
 def test_matches_agrees_with_the_label_selectors_of_kubernetes(terms: Terms) -> None:
-    assert [coverage.matches(terms, labels) for labels in UNIVERSE] == [taken(terms, labels) for labels in UNIVERSE]
+    assert [selector_coverage.matches(terms, labels) for labels in UNIVERSE] == [taken(terms, labels) for labels in UNIVERSE]
 
 
 def test_numbers_between_two_bounds_are_told_apart() -> None:
     def term(operator: str, bound: str) -> Terms:
         return ((Requirement("cores", operator, (bound,)),),)
 
-    assert coverage.find_gap(((Requirement("cores", "In", ("7",)),),), [term("Gt", "8"), term("Lt", "8")]) is None
-    gap = coverage.find_gap(((Requirement("cores", "Gt", ("0",)),),), [term("Gt", "8"), term("Lt", "8")])
+    assert selector_coverage.find_gap(((Requirement("cores", "In", ("7",)),),), [term("Gt", "8"), term("Lt", "8")]) is None
+    gap = selector_coverage.find_gap(((Requirement("cores", "Gt", ("0",)),),), [term("Gt", "8"), term("Lt", "8")])
     assert gap is not None
     assert gap.labels == {"cores": "8"}
 
@@ -100,12 +100,12 @@ def test_many_pools_stay_quick_to_prove() -> None:
     types: list[Terms] = [((Requirement("type", "In", (f"t{n}",)),),) for n in range(40)]
     rest = variants.without(EVERYWHERE, [*pools, *types])
     assert rest is not None
-    assert coverage.find_gap(EVERYWHERE, [*pools, *types, rest]) is None
+    assert selector_coverage.find_gap(EVERYWHERE, [*pools, *types, rest]) is None
 
 
 def test_a_witness_says_what_the_node_has_and_lacks() -> None:
     linux: Terms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
-    gap = coverage.find_gap(((Requirement("pool", "In", ("gpu",)),),), [linux])
+    gap = selector_coverage.find_gap(((Requirement("pool", "In", ("gpu",)),),), [linux])
     assert str(gap) == "with pool=gpu, without kubernetes.io/os"
 
 
@@ -113,5 +113,5 @@ def test_an_empty_term_and_an_empty_list_of_terms_take_no_node() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     for terms in ([], [{}], [{"matchExpressions": []}]):
         spec = {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}
-        assert coverage.terms_of(spec) == ()
-    assert coverage.terms_of({}) == EVERYWHERE
+        assert selector_coverage.terms_of(spec) == ()
+    assert selector_coverage.terms_of({}) == EVERYWHERE

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from gitops_ds.errors import UsageError
-from gitops_ds.kinds import documents, origins
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import paths, render
+from gitops_ds.render import field_path, render
 from gitops_ds.render.explain import explain
+from gitops_ds.yaml import parser
+from gitops_ds.yaml.provenance import lookup
 from tests.render import snapshots
 from tests.render.test_examples import CLUSTERS, snapshot
 
@@ -103,9 +104,9 @@ def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 def written(found: Snapshot, file: str, document: int, path: Path) -> Any:
     for known, data in found.files.items():
         if str(known) == file:
-            value = next(d.value for d in documents.read(file, data).documents if d.index == document)
-            way = paths.resolve(value, path)
-            return None if way is None else paths.get(value, way)
+            value = next(d.value for d in parser.read(file, data).documents if d.index == document)
+            way = field_path.resolve(value, path)
+            return None if way is None else field_path.get(value, way)
     return None
 
 
@@ -116,7 +117,7 @@ def test_every_scalar_points_at_itself_or_at_what_made_it(cluster: str) -> None:
         if manifest.origin.base.file.endswith("kustomization.yaml"):
             continue
         for path, value in scalars(manifest.body):
-            winner = origins.pointers(manifest.origin, path)[0]
+            winner = lookup.pointers(manifest.origin, path)[0]
             origin = written(found, winner.file, winner.document, winner.path)
             generated = winner.file.endswith(("variants.yaml", "gitops-ds.yaml")) or "/config/" in winner.file or winner.path == ()
             part = isinstance(origin, str | int) and str(origin) in str(value)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import render
-from gitops_ds.kinds import documents
 from gitops_ds.model.objects import key_of
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml import parser
 
 FOLDER = Path(__file__).parents[2].parent / "shared/real-manifests"
 FILES = sorted(p.name for p in FOLDER.glob("*.*") if p.suffix in (".yaml", ".yml", ".json"))
@@ -41,7 +41,7 @@ def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> N
     assert refused == ([BROKEN[name]] if name in BROKEN else [])
     if refused:
         return
-    written = {key_of(body): body for document in documents.read(name, data).documents for body in objects(document.value)}
+    written = {key_of(body): body for document in parser.read(name, data).documents for body in objects(document.value)}
     rendered = {}
     for manifest in bundle.manifests.values():
         body = dict(manifest.body)
@@ -55,7 +55,7 @@ def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> N
 @pytest.mark.parametrize("name", FILES)
 def test_a_bundle_as_yaml_reads_back_as_the_bundle(name: str) -> None:
     bundle = render.render(Snapshot(None, {PurePosixPath(name): (FOLDER / name).read_bytes()}), namespace=NAMESPACE)
-    parsed = documents.read("out.yaml", render.as_yaml(bundle, secrets=True).encode())
+    parsed = parser.read("out.yaml", render.as_yaml(bundle, secrets=True).encode())
     assert parsed.findings == ()
     by_key = {key_of(document.value): document.value for document in parsed.documents}
     assert by_key == {key_of(manifest.body): manifest.body for manifest in bundle.manifests.values()}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gitops_ds import render
 from gitops_ds.errors import UsageError
-from gitops_ds.kinds import documents
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml import parser
 from tests.render import snapshots
 from tests.render.test_cases import CASES
 
@@ -42,7 +42,7 @@ def targets() -> list[tuple[Snapshot, PurePosixPath, Any, Path]]:
         snapshot = snapshots.of_folder(case / "repo")
         for file, data in snapshot.files.items():
             if file.suffix in (".yaml", ".json") and "config" not in file.parts:
-                values = documents.read(str(file), data).documents
+                values = parser.read(str(file), data).documents
                 found += [(snapshot, file, values[0].value, path) for path in (places(values[0].value) if values else ())]
     return found
 

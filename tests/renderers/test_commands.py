@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gitops_ds.model.allowed_renderers import NOTHING, PROGRAMS, Allowed
 from gitops_ds.settings import service
-from gitops_ds.source.allowed import NOTHING, PROGRAMS, Allowed
 from tests import renderers
 
 pytestmark = pytest.mark.renderers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.source.allowed import Allowed
+from gitops_ds.model.allowed_renderers import Allowed
 from tests import renderers
 from tests.renderers import test_helm as local
 

@@ -10,15 +10,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds.kinds import origins
+from gitops_ds.model.allowed_renderers import NOTHING
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path as Way
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle, charts
-from gitops_ds.source import expand
-from gitops_ds.source.allowed import NOTHING
-from gitops_ds.source.programs import RENDER, Means
+from gitops_ds.renderers import expand
+from gitops_ds.renderers.process import RENDER, Means
+from gitops_ds.yaml.provenance import lookup
 from tests import renderers
 
 pytestmark = pytest.mark.renderers
@@ -51,7 +51,7 @@ def only(found: Bundle) -> Manifest:
 
 def where(files: Mapping[str, str | bytes], path: Way) -> str:
     made, snapshot = rendered(files)
-    return str(origins.locate(only(made).origin, path, origins.sources(snapshot)))
+    return str(lookup.locate(only(made).origin, path, lookup.sources(snapshot)))
 
 
 def refused(files: Mapping[str, str | bytes], using: Means | None = None) -> list[tuple[str, str, str]]:
@@ -273,7 +273,7 @@ def test_a_second_render_of_the_same_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> None:
-    from gitops_ds.source import worktree
+    from gitops_ds.git import worktree
 
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -299,7 +299,7 @@ def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> No
 
 
 def test_the_environment_of_helm_is_empty_but_for_its_own_places() -> None:
-    from gitops_ds.source import helm
+    from gitops_ds.renderers import helm
 
     own = helm._environment(Path("/nowhere"))
     assert {value for name, value in own.items() if not value.startswith("/nowhere/empty")} == {"http://127.0.0.1:9", "none", "C"}

@@ -16,11 +16,12 @@ import pytest
 
 from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.repository_limits import Limits
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.render import charts
-from gitops_ds.source import expand, kustomization, programs
-from gitops_ds.source.limits import Limits
-from gitops_ds.source.programs import Means
+from gitops_ds.render import charts, kustomization
+from gitops_ds.renderers import expand
+from gitops_ds.renderers import process as renderers_process
+from gitops_ds.renderers.process import Means
 from tests import renderers
 
 pytestmark = pytest.mark.renderers
@@ -133,14 +134,14 @@ def test_where_programs_keep_their_network_every_url_is_refused_before_they_run(
     assert any(finding.refused for one in reached for finding in one.findings)
 
 
-def confined(command: list[str], way: str) -> programs.Ended:
-    async def run() -> programs.Ended:
-        words = programs._confined(command, Limits(seconds=30), way)
+def confined(command: list[str], way: str) -> renderers_process.Ended:
+    async def run() -> renderers_process.Ended:
+        words = renderers_process._confined(command, Limits(seconds=30), way)
         process = await asyncio.create_subprocess_exec(
             *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": "/nowhere", "HOME": "/nowhere"}
         )
         output, said = await process.communicate()
-        return programs.Ended(output, said.decode(), failed=process.returncode != 0)
+        return renderers_process.Ended(output, said.decode(), failed=process.returncode != 0)
 
     return asyncio.run(run())
 
@@ -151,12 +152,12 @@ def test_no_socket_leads_anywhere(server: Server, way: str) -> None:
     ended = confined([sys.executable, "-I", "-c", script], way)
     assert ended.failed
     assert "Error" in ended.said
-    assert confined([sys.executable, "-I", "-c", "print('runs')"], way) == programs.Ended(b"runs\n")
+    assert confined([sys.executable, "-I", "-c", "print('runs')"], way) == renderers_process.Ended(b"runs\n")
     assert not server.seen
 
 
 def test_here_programs_have_no_network() -> None:
-    assert programs.isolation() in ("seccomp", "namespace")
+    assert renderers_process.isolation() in ("seccomp", "namespace")
 
 
 def test_a_chart_whose_schema_refers_to_a_server_does_not_reach_it(server: Server) -> None:

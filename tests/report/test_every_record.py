@@ -17,10 +17,10 @@ import pytest
 
 from gitops_ds import errors, model
 from gitops_ds.model.decision import Observation
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import Key
-from gitops_ds.model.record import Record
-from gitops_ds.report import words
-from tests.core.world import World, daemonset
+from gitops_ds.telemetry import log_lines
+from tests.daemonset.world import World, daemonset
 
 for _module in pkgutil.iter_modules(model.__path__):
     importlib.import_module(f"gitops_ds.model.{_module.name}")
@@ -80,9 +80,9 @@ def made(hint: Any, turn: int) -> Any:
 @pytest.mark.parametrize("kind", sorted(set(kinds()), key=str), ids=lambda kind: kind.__name__)
 def test_no_line_and_no_json_repeats_a_secret(kind: type[Record], turn: int) -> None:
     told = made(kind, turn)
-    written = (words.line(told) or "") + orjson.dumps(words.as_json(told)).decode()
+    written = (log_lines.line(told) or "") + orjson.dumps(log_lines.as_json(told)).decode()
     assert [secret for secret in (PASSWORD, TOKEN, DATA) if secret in written] == []
-    assert words.level(told) in words.LEVELS
+    assert log_lines.level(told) in log_lines.LEVELS
 
 
 def test_the_secrets_are_really_there() -> None:

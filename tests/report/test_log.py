@@ -5,16 +5,17 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gitops_ds.core import decide
+from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
-from gitops_ds.model import deployment, record, standing
+from gitops_ds.model import deployment
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan, Refusal
 from gitops_ds.model.decision import Adopt, Cause, CreatePod, DeletePod, Health, HealthState
+from gitops_ds.model.events import agents, base
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.report import events, words
-from tests.core.world import World, daemonset
+from gitops_ds.telemetry import kube_events, log_lines
+from tests.daemonset.world import World, daemonset
 
 SECRET = "hunter2-in-the-clear"
 KEY = Key("", "Secret", "logging", "token")
@@ -22,11 +23,11 @@ AGENT = Key("apps", "DaemonSet", "logging", "agent")
 COMMIT = CommitId("a" * 40)
 
 
-def decided() -> record.Decided:
+def decided() -> base.Decided:
     body = daemonset()
     body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
     seen = World(body, 2).observe()
-    return record.Decided(1.0, AGENT, decide.decide(seen), True, seen)
+    return base.Decided(1.0, AGENT, decide.decide(seen), True, seen)
 
 
 def change() -> Change:
@@ -38,38 +39,38 @@ def mistake() -> Finding:
     return refusal("DS004", f'write "{SECRET}", with quotes', Place("a.yaml", 3, 5), object=KEY, path=("stringData", "token"))
 
 
-def facts() -> list[tuple[record.Record, str]]:
+def facts() -> list[tuple[base.Record, str]]:
     """Facts of every part, about objects that hold a secret, each with its level."""
     turn, refused = decided(), Refusal("refused", "the API server refuses it")
     action = turn.decision.actions[0]
     error = Forbidden("exceeded quota", 403, "Forbidden")
     return [
         (turn, "debug"),
-        (record.ActionFailed(1.0, AGENT, action, error), "warning"),
-        (record.Performed(1.0, AGENT, action, AGENT), "info"),
+        (base.ActionFailed(1.0, AGENT, action, error), "warning"),
+        (base.Performed(1.0, AGENT, action, AGENT), "info"),
         (deployment.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
         (deployment.Applied(1.0, change(), ("a warning",)), "info"),
         (deployment.NotApplied(1.0, change(), refused), "warning"),
         (deployment.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
         (deployment.PassFailed(1.0, "Git is away", 5.0), "warning"),
         (deployment.PassFailed(1.0, "the branch went back"), "error"),
-        (standing.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT), "warning"),
-        (standing.HealthChanged(1.0, AGENT, "u", HealthState.DEGRADED, Health(HealthState.HEALTHY, "well"), COMMIT), "info"),
-        (standing.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
-        (standing.CoverageLost(1.0, AGENT, "u", (standing.Loss("n", "", standing.Cover.LABEL, "why"),), 3), "warning"),
+        (agents.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT), "warning"),
+        (agents.HealthChanged(1.0, AGENT, "u", HealthState.DEGRADED, Health(HealthState.HEALTHY, "well"), COMMIT), "info"),
+        (agents.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
+        (agents.CoverageLost(1.0, AGENT, "u", (agents.Loss("n", "", agents.Cover.LABEL, "why"),), 3), "warning"),
     ]
 
 
 @pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
-def test_a_fact_has_a_level_and_no_secret(told: record.Record, level: str) -> None:
-    found = words.as_json(told)
-    holding = record.Decided | deployment.Applied | deployment.Planned | deployment.CommitRejected
+def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None:
+    found = log_lines.as_json(told)
+    holding = base.Decided | deployment.Applied | deployment.Planned | deployment.CommitRejected
     assert SECRET in repr(told) or not isinstance(told, holding)
-    assert words.level(told) == level
+    assert log_lines.level(told) == level
     assert found is not None
     assert found["level"] == level
-    event = events.deployed(told, events.About("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
-    text = (words.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
+    event = kube_events.deployed(told, kube_events.About("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
+    text = (log_lines.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
     assert SECRET not in text
     assert "\n" not in text
 
@@ -78,26 +79,30 @@ def test_an_action_names_its_node_and_its_object() -> None:
     pod = Key("", "Pod", "logging", "agent-x")
     create = CreatePod("node-1", {}, "seed", "the node has no pod")
     end = DeletePod(pod, "uid", "node-2", Cause.OUTDATED, "it runs an earlier template")
-    done, failed = record.Performed(1.0, AGENT, create, pod), record.ActionFailed(1.0, AGENT, create, Forbidden("no", 403))
-    adopted = record.Performed(1.0, AGENT, Adopt(pod, "uid", "it has no owner"), pod)
-    assert words.line(done) == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"
-    assert words.line(failed) == "DaemonSet logging/agent: CreatePod on node-1 failed: no"
-    ended = words.line(record.Performed(1.0, AGENT, end, pod))
+    done, failed = base.Performed(1.0, AGENT, create, pod), base.ActionFailed(1.0, AGENT, create, Forbidden("no", 403))
+    adopted = base.Performed(1.0, AGENT, Adopt(pod, "uid", "it has no owner"), pod)
+    assert log_lines.line(done) == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"
+    assert log_lines.line(failed) == "DaemonSet logging/agent: CreatePod on node-1 failed: no"
+    ended = log_lines.line(base.Performed(1.0, AGENT, end, pod))
     assert ended == "DaemonSet logging/agent: DeletePod logging/agent-x on node-2: it runs an earlier template"
-    assert words.line(adopted) == "DaemonSet logging/agent: Adopt logging/agent-x: it has no owner"
-    assert (words.as_json(done) or {}).items() >= {"action": "CreatePod", "node": "node-1", "target": "Pod logging/agent-x"}.items()
-    assert (words.as_json(failed) or {}).items() >= {"action": "CreatePod", "node": "node-1"}.items()
+    assert log_lines.line(adopted) == "DaemonSet logging/agent: Adopt logging/agent-x: it has no owner"
+    assert (log_lines.as_json(done) or {}).items() >= {
+        "action": "CreatePod",
+        "node": "node-1",
+        "target": "Pod logging/agent-x",
+    }.items()
+    assert (log_lines.as_json(failed) or {}).items() >= {"action": "CreatePod", "node": "node-1"}.items()
 
 
 def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_news() -> None:
-    ill = standing.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "not well on node-1"), COMMIT)
-    found = words.as_json(ill) or {}
+    ill = agents.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "not well on node-1"), COMMIT)
+    found = log_lines.as_json(ill) or {}
     assert found.items() >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
-    first = standing.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
-    assert (words.level(first), words.level(ill)) == ("debug", "warning")
+    first = agents.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
+    assert (log_lines.level(first), log_lines.level(ill)) == ("debug", "warning")
 
 
-@pytest.mark.parametrize("least", words.LEVELS)
+@pytest.mark.parametrize("least", log_lines.LEVELS)
 def test_a_log_has_what_matters_as_much_as_it_asks_for(least: str) -> None:
-    kept = {level for told, level in facts() if words.matters(told, least)}
-    assert kept == set(words.LEVELS[words.LEVELS.index(least) :])
+    kept = {level for told, level in facts() if log_lines.matters(told, least)}
+    assert kept == set(log_lines.LEVELS[log_lines.LEVELS.index(least) :])

@@ -10,9 +10,9 @@ from pathlib import Path
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.decision import HealthState, Tally
+from gitops_ds.model.events.agents import AgentLine, Cover, Loss
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.standing import AgentLine, Cover, Loss
-from gitops_ds.report.metrics import AGENTS, Inside, Metrics
+from gitops_ds.telemetry.metrics import AGENTS, Inside, Metrics
 
 COMMIT = CommitId("a" * 40)
 TALLY = Tally(updated=5, node_fault=1, parked=2)

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.model.finding import Finding, Place
 from gitops_ds.model.objects import Key
-from gitops_ds.redaction import secrets
+from gitops_ds.redaction import report as redaction_report
 from gitops_ds.redaction.patterns import HIDDEN
 from gitops_ds.report import findings, formats
 from tests.report import made
@@ -50,7 +50,7 @@ ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
 )
 def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, Any]) -> None:
     found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
-    hidden = secrets.found_in([body])
+    hidden = redaction_report.found_in([body])
     answered = [(finding(line=9), f"it is {VALUE}")]
     report = made.report(found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered)
     changed = findings.with_changes(report, [findings.Changed((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
@@ -70,10 +70,10 @@ def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, 
     ],
 )
 def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str, Any]) -> None:
-    report = made.report(found, hidden=secrets.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"})
+    report = made.report(found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"})
     assert "12" not in formats.written(formats.Format.TEXT, report, made.about())
     elsewhere = finding(path=("spec",), message="12 nodes")
-    assert made.report(elsewhere, hidden=secrets.found_in([body])).findings[0].message == "12 nodes"
+    assert made.report(elsewhere, hidden=redaction_report.found_in([body])).findings[0].message == "12 nodes"
 
 
 # Each written in two parts, so that nobody's scanner takes this file for a leak.
@@ -116,7 +116,7 @@ def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
     ],
 )
 def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) -> None:
-    assert secrets.Secrets().in_line(finding(object=None), line) == (shown or line)
+    assert redaction_report.Secrets().in_line(finding(object=None), line) == (shown or line)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_a_file_with_a_secret_is_not_quoted(file: bytes) -> None:
 
 def test_ordinary_words_and_references_stay() -> None:
     body = secret(stringData={"user": "admin", "on": "true", "from": "$(OTHER)"})
-    assert secrets.found_in([body]).values == frozenset()
-    assert secrets.found_in([agent(name="TOKEN_FILE", value="/var/run/token")]).values == frozenset()
+    assert redaction_report.found_in([body]).values == frozenset()
+    assert redaction_report.found_in([agent(name="TOKEN_FILE", value="/var/run/token")]).values == frozenset()
 
 
 def test_names_stay_even_where_a_secret_has_the_same() -> None:
-    report = made.report(finding(), hidden=secrets.found_in([secret(stringData={"user": "agent"})]))
+    report = made.report(finding(), hidden=redaction_report.found_in([secret(stringData={"user": "agent"})]))
     assert report.findings[0].object == made.AGENT
 
 
@@ -144,6 +144,6 @@ def test_a_hundred_thousand_secrets_keep_nobody_waiting() -> None:
             stringData={str(at): f"value-{at}" for at in range(5_000)}, data={"long": "\n".join(map(str, range(10**5, 2 * 10**5)))}
         )
     ]
-    hidden = secrets.found_in(bodies)
+    hidden = redaction_report.found_in(bodies)
     assert len(hidden.values) == 1_000
     assert hidden.at(finding(object=SECRET, path=("data", "4999")))

@@ -8,8 +8,8 @@ import git
 import pytest
 
 from gitops_ds.cli import table
-from gitops_ds.kinds import plain_text
-from gitops_ds.source import reading
+from gitops_ds.git import object_reader
+from gitops_ds.model import plain_text
 from tests.gitservers import Upstream
 
 HARMFUL = [
@@ -41,6 +41,6 @@ def test_author_and_subject_of_a_commit_are_plain(tmp_path: Path, text: str, sho
     upstream = Upstream(tmp_path / "fleet")
     upstream.git("-c", f"user.name=x{text}x", "commit", "--allow-empty", f"--author=x{text}x <eve@example.com>", "-m", f"x{text}x")
     with git.Repo(upstream.path) as repository:
-        info = reading._info(repository.head.commit)
+        info = object_reader._info(repository.head.commit)
     assert info.author == f"x{shown}x <eve@example.com>"
     assert info.subject == f"x{shown}x"

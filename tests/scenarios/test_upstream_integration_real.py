@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.controller.loop import Controller, Powers
-from gitops_ds.kinds import daemonsets, pods, revisions
+from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.client import config, rest
+from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
@@ -35,7 +35,7 @@ def play(plane: controlplane.ControlPlane, scene: Scene) -> None:
     """The scene in a namespace of its own."""
 
     async def run() -> None:
-        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+        async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             stage = Stage(cluster, f"integration-{next(_numbers)}")
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}})
             try:

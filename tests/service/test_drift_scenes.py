@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.controller import deploy
+from gitops_ds.client import config, rest
+from gitops_ds.deployer import reconcile
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Drift
 from gitops_ds.model.objects import DAEMONSET
@@ -43,14 +43,14 @@ def agent(space: str, tag: int = 2) -> dict[str, Any]:
 
 def deploying(plane: controlplane.ControlPlane, space: str, scene: Callable[[World], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+        async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             await scene(World(cluster, owner=space, state_namespace=space))
 
     asyncio.run(whole())
 
 
-def asked(choice: Drift) -> deploy.Asked:
-    return deploy.Asked(drift=choice, patience=0)
+def asked(choice: Drift) -> reconcile.Asked:
+    return reconcile.Asked(drift=choice, patience=0)
 
 
 def edit(plane: controlplane.ControlPlane, space: str) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.controller import deploy
-from gitops_ds.plan.identity import Impersonation
+from gitops_ds.client import config, rest
+from gitops_ds.deployer import reconcile
+from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-ASKED = deploy.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=Impersonation(service_account="deployer"))
+ASKED = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=Impersonation(service_account="deployer"))
 RIGHTS = [
     {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]},
@@ -79,7 +79,7 @@ def test_an_agent_reaches_what_its_account_may_and_no_more(audited: controlplane
     }
 
     async def whole() -> None:
-        async with http.HttpCluster(access.access(str(audited.kubeconfig), None)) as cluster:
+        async with rest.HttpCluster(config.access(str(audited.kubeconfig), None)) as cluster:
             world = World(cluster, state_namespace="default")
             planned = (await world.draft(files, asked=ASKED)).plan
             done = await world.apply(files, asked=ASKED)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.app import repositories
-from gitops_ds.cluster import access, http
-from gitops_ds.controller import state
+from gitops_ds.client import config, rest
+from gitops_ds.deployer import state_store
 from gitops_ds.model.deployment import State
+from gitops_ds.pipeline import open_repository
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
@@ -27,11 +27,11 @@ def there(plane: controlplane.ControlPlane, space: str) -> dict[str, Any]:
 
 
 def remembered(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) -> State:
-    called = repositories.identity(repositories.named(str(upstream.path)).where)  # type: ignore[arg-type]
+    called = open_repository.identity(open_repository.named(str(upstream.path)).where)  # type: ignore[arg-type]
 
     async def load() -> State:
-        async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
-            return await state.load(cluster, "service-test", state.identity("", called, "", ""))
+        async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
+            return await state_store.load(cluster, "service-test", state_store.identity("", called, "", ""))
 
     return asyncio.run(load())
 

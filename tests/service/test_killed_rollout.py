@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.kinds import pods
+from gitops_ds.apimachinery import pods
+from gitops_ds.client import config, rest
 from gitops_ds.model.cluster import EVERYTHING, EventType
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
@@ -39,7 +39,7 @@ class Watcher:
         self.was_whole = False
         self.news = asyncio.Event()
 
-    async def follow(self, cluster: http.HttpCluster) -> None:
+    async def follow(self, cluster: rest.HttpCluster) -> None:
         version = (await cluster.list(POD)).version
         while True:
             async for event in cluster.watch(POD, version, EVERYTHING):
@@ -89,7 +89,7 @@ def test_thirty_kills_in_the_middle_cost_nothing(tmp_path: Path) -> None:
 
 async def _lives(plane: controlplane.ControlPlane, directory: Path) -> None:
     chance, watcher, kills, tag = random.Random(SEED), Watcher(NODES, BUDGET), 0, 1
-    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+    async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         following = asyncio.create_task(watcher.follow(cluster))
         body = daemonset("agent", image(tag), "default")
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}

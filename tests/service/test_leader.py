@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.cluster import access, http
+from gitops_ds.client import config, rest
 from gitops_ds.model.objects import DAEMONSET, LEASE, POD
 from tests import controlplane
 from tests.plan.world import daemonset
@@ -84,7 +84,7 @@ class Scene:
     """A rollout in its middle, who leads it, and who stands by."""
 
     plane: controlplane.ControlPlane
-    cluster: http.HttpCluster
+    cluster: rest.HttpCluster
     watcher: Watcher
     leader: Replica
     other: Replica
@@ -133,7 +133,7 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
     """Two replicas, one of which leads a rollout of which a third is done."""
     watcher, tag, began = Watcher(NODES, BUDGET), next(_tags), time.time()
     replicas = [start(plane, directory, name) for name in ("a", "b")]
-    async with http.HttpCluster(access.access(str(plane.kubeconfig), None)) as cluster:
+    async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         body = daemonset("agent", image(1), SPACE)
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": BUDGET}}
         await cluster.create(DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}})

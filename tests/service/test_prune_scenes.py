@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.controller import deploy
+from gitops_ds.client import config, rest
+from gitops_ds.deployer import reconcile
 from gitops_ds.plan.prune import Guards
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
@@ -27,13 +27,13 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(cont
         return len(control_plane.kubectl("-n", space, "get", "pods", "-o", "name").split())
 
     async def whole() -> None:
-        async with http.HttpCluster(access.access(str(control_plane.kubeconfig), None)) as cluster:
+        async with rest.HttpCluster(config.access(str(control_plane.kubeconfig), None)) as cluster:
             world = World(cluster, owner=space, state_namespace=space)
             await world.apply(files)
             until(lambda: pods() == 6, lambda: "no pods")
-            refused = await world.apply(kept, "second", deploy.Asked(Guards(prune=True), patience=0))
+            refused = await world.apply(kept, "second", reconcile.Asked(Guards(prune=True), patience=0))
             assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
-            asked = deploy.Asked(Guards(prune=True), approved=refused.plan.hash, patience=120)
+            asked = reconcile.Asked(Guards(prune=True), approved=refused.plan.hash, patience=120)
             done = await world.apply(kept, "third", asked)
             assert len(done.written) == 2
             assert done.refusals == ()

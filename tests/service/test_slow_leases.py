@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gitops_ds.cluster import access, http
-from gitops_ds.cluster.access import Access
-from gitops_ds.cluster.fence import Fence
-from gitops_ds.cluster.kubeconfig import Found
-from gitops_ds.controller.lease import Clocks, Election
-from gitops_ds.core.election import Candidate
+from gitops_ds.client import config, rest
+from gitops_ds.client.config import Access
+from gitops_ds.client.fence import Fence
+from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.leader_election import Candidate
+from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.objects import LEASE
 from tests import controlplane
 
@@ -25,9 +25,9 @@ RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
 @contextlib.asynccontextmanager
-async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIterator[http.HttpCluster]:
+async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIterator[rest.HttpCluster]:
     """The API server as it is seen through a proxy that keeps what is sent to it for so many seconds."""
-    found = access.access(str(plane.kubeconfig), None)
+    found = config.access(str(plane.kubeconfig), None)
     server = urllib.parse.urlsplit(found.url)
     tasks = set[asyncio.Task[None]]()
 
@@ -46,7 +46,7 @@ async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIter
     proxy = await asyncio.start_server(relay, "127.0.0.1", 0)
     here = Found(f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", await found.authorization(refuse=None))
     try:
-        async with http.HttpCluster(Access("a test", found.tls, here, lambda: here)) as cluster:
+        async with rest.HttpCluster(Access("a test", found.tls, here, lambda: here)) as cluster:
             await cluster.version()  # what the handshake of TLS takes is no latency of a request
             yield cluster
     finally:
@@ -58,7 +58,7 @@ async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIter
 class Replica:
     """One candidate with connections of its own, and the fence around what it writes."""
 
-    def __init__(self, cluster: http.HttpCluster, lease: str, name: str) -> None:
+    def __init__(self, cluster: rest.HttpCluster, lease: str, name: str) -> None:
         self.fence = Fence(time.monotonic)
         clocks = Clocks(time.monotonic, time.time, random.random)
         self.election = Election(cluster, Candidate("default", lease, name), self.fence, lambda _: None, clocks)

@@ -18,22 +18,21 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gitops_ds import errors
-from gitops_ds.app import spanning
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.controller.deploy import Asked
-from gitops_ds.model import spans
+from gitops_ds import errors, simulator
+from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.service import otel
+from gitops_ds.simulator import virtual_time
+from gitops_ds.telemetry import spans
 from tests import controlplane, gitservers
+from tests.deployer.test_loop import AGENT, History, loop_on
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
-from tests.simulated.test_deployer_loop import AGENT, History, loop_on
 
 
 def traced(work: Any) -> Sequence[ReadableSpan]:
     """The spans of what the work does."""
     exporter = InMemorySpanExporter()
-    with spanning.exported_to(exporter):
+    with otel.exported_to(exporter):
         virtual_time.run(work())
     return exporter.get_finished_spans()
 
@@ -53,7 +52,7 @@ def tree(found: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
 
 
 async def two_passes(history: History) -> None:
-    async with simulated.Cluster() as cluster:
+    async with simulator.Cluster() as cluster:
         loop = loop_on(cluster, cluster.client(), history, [], Asked(patience=0.0))
         going = asyncio.create_task(loop.run())
         await asyncio.sleep(60)
@@ -91,7 +90,7 @@ def test_nobody_listens_unless_told_to() -> None:
     assert spans.listener.get() is None
     with spans.span("pass", owner="x"), spans.span("git"):
         pass
-    with spanning.exported_to(InMemorySpanExporter()):
+    with otel.exported_to(InMemorySpanExporter()):
         assert spans.listener.get() is not None
     assert spans.listener.get() is None
 
@@ -107,11 +106,11 @@ def test_nobody_listens_unless_told_to() -> None:
     ],
 )
 def test_the_environment_says_whether_traces_are_sent(environment: dict[str, str], on: bool) -> None:
-    assert spanning.wanted(environment) is on
+    assert otel.wanted(environment) is on
 
 
 def test_without_a_collector_nothing_of_it_is_imported() -> None:
-    words = "import sys, gitops_ds.app.service; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    words = "import sys, gitops_ds.service.main; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run((sys.executable, "-c", words), env=gitservers.GIT_ENVIRONMENT, check=False).returncode == 0
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.app import uninstalling
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import virtual_time
-from gitops_ds.kinds import timestamps
+from gitops_ds import errors, simulator
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.commands import uninstall
 from gitops_ds.model.objects import LEASE, NAMESPACE
+from gitops_ds.simulator import virtual_time
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM
@@ -89,7 +88,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 
 def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
     async def scene() -> None:
-        async with simulated.Cluster() as cluster:
+        async with simulator.Cluster() as cluster:
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
             lease = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"}}
 
@@ -101,10 +100,10 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
                     await asyncio.sleep(2)
 
             await renew(1)
-            await uninstalling.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
+            await uninstall.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
             renewing = asyncio.create_task(renew(20))
             with pytest.raises(errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"):
-                await uninstalling.must_be_stopped(cluster, "gitops-ds")
+                await uninstall.must_be_stopped(cluster, "gitops-ds")
             renewing.cancel()
 
     virtual_time.run(scene())

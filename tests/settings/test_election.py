@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core.election import Timing
+from gitops_ds.client.leader_election import Timing
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings import election, service
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.controller.held_templates import Chosen
+from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allowed import Allowed
+from gitops_ds.plan.allow_list import Allowed
 from gitops_ds.settings import service
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gitops_ds.kinds import documents, served
+from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model.objects import group_of
+from gitops_ds.yaml import parser
 
 Body = dict[str, Any]
 Make = Callable[[Random], Any]
@@ -26,7 +27,7 @@ def real() -> tuple[list[Body], list[Body]]:
     daemonsets: list[Body] = []
     companions: list[Body] = []
     for body in _objects():
-        resource = served.RESOURCES.get((group_of(body), str(body.get("kind"))))
+        resource = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
         if resource is None or resource.api_version != body.get("apiVersion") or len(str(body)) > 60_000:
             continue
         if resource.namespaced:
@@ -46,7 +47,7 @@ def files() -> list[Path]:
 
 def _objects() -> Iterator[Body]:
     for file in files():
-        for one in documents.read(file.name, file.read_bytes()).documents:
+        for one in parser.read(file.name, file.read_bytes()).documents:
             if isinstance(one.value, dict) and isinstance(one.value.get("metadata"), dict):
                 for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
                     if body.get("metadata", {}).get("name"):

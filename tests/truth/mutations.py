@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from gitops_ds.kinds import openapi
-from gitops_ds.validate import naming
+from gitops_ds.apimachinery import openapi
+from gitops_ds.checks.admission import object_names
 from tests.truth.bases import Body
 
 # Takes a field away; None would be written as null.
@@ -550,6 +550,6 @@ def mutated(random: Random, base: Body) -> tuple[Body, tuple[str, ...]]:
     done = tuple(random.choice(MUTATIONS)(random, body) for _ in range(count))
     metadata = body.get("metadata")
     # Another namespace than that of the request is a matter of the request; one that can't be is told by both.
-    if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str) and naming.label(metadata["namespace"]):
+    if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str) and object_names.label(metadata["namespace"]):
         metadata["namespace"] = "default"
     return body, done

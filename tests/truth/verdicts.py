@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from gitops_ds.kinds import served
+from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import group_of
 from gitops_ds.model.snapshot import Snapshot
@@ -91,7 +91,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def _path(base: Body, body: Body) -> str:
-    resource = served.RESOURCES[group_of(base), base["kind"]]
+    resource = builtin_resources.RESOURCES[group_of(base), base["kind"]]
     namespace = "/namespaces/default" if resource.namespaced else ""
     version = base["apiVersion"]
     return f"/{'apis' if '/' in version else 'api'}/{version}{namespace}/{resource.plural}"

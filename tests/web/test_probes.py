@@ -9,11 +9,11 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gitops_ds.app.facing import STUCK, Probes
-from gitops_ds.app.parts import Deployer
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
-from gitops_ds.settings.listening import Readiness
-from gitops_ds.web import doors, server
+from gitops_ds.service.http import STUCK, Probes
+from gitops_ds.service.runnable import Deployer
+from gitops_ds.settings.page import Readiness
+from gitops_ds.web import connection_limits, server
 
 
 @dataclass
@@ -89,7 +89,7 @@ def test_whoever_fills_the_common_port_keeps_no_probe_out() -> None:
         common = await server.serve("127.0.0.1:0", routes)
         alone = await server.serve("127.0.0.1:0", routes, door=server.probe_door())
         try:
-            held = [await asyncio.open_connection("127.0.0.1", port_of(common)) for _ in range(doors.CONNECTIONS + 120)]
+            held = [await asyncio.open_connection("127.0.0.1", port_of(common)) for _ in range(connection_limits.CONNECTIONS + 120)]
             for _, writer in held:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             async with ClientSession() as client:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.record import Record
-from gitops_ds.model.steering import HookHeard, HookResult, Push
-from gitops_ds.web import deliveries, doors, webhooks
+from gitops_ds.model.control_requests import HookHeard, HookResult, Push
+from gitops_ds.model.events.base import Record
+from gitops_ds.web import connection_limits, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
 CAP = 4096
@@ -23,7 +23,7 @@ CAP = 4096
 @dataclass
 class Scene:
     port: int
-    door: doors.Door
+    door: connection_limits.Door
     hooks: webhooks.Hooks
     heard: list[Record] = field(default_factory=list)
     woken: list[Push] = field(default_factory=list)
@@ -78,12 +78,12 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     woken: list[Push] = []
     target = webhooks.Target("agents", ("https://git.example.com/platform/node-agents",), "main", lambda: (SECRET,), woken.append)
     hooks = webhooks.Hooks(lambda: [target], heard.append, asyncio.get_running_loop().time, max_bytes=CAP, body_seconds=patience)
-    door = doors.Door(connections, patience)
+    door = connection_limits.Door(connections, patience)
     app = web.Application(middlewares=[door.middleware])
     app.add_routes(hooks.routes())
     runner = web.AppRunner(app, access_log=None, lingering_time=0.2)
     await runner.setup()
-    site = doors.Site(runner, door, "127.0.0.1", 0)
+    site = connection_limits.Site(runner, door, "127.0.0.1", 0)
     await site.start()
     try:
         yield Scene(site.port, door, hooks, heard, woken)
@@ -263,15 +263,15 @@ def test_forged_bodies_are_limited_by_their_bytes() -> None:
 def test_each_distinct_secret_hashes_a_body_once_and_none_does_without_a_signature(
     headers: dict[str, str] | None, hashes: int
 ) -> None:
-    digests = deliveries.Digests(b"body")
+    digests = webhook_payloads.Digests(b"body")
     for secrets in ([b"a", b"common"], [b"b", b"common"], [b"common"]):  # of three repositories
-        assert deliveries.proof(FORGED if headers is None else headers, digests, secrets, 0.0) is None
+        assert webhook_payloads.proof(FORGED if headers is None else headers, digests, secrets, 0.0) is None
     assert digests.made == hashes
 
 
 def test_one_address_cannot_take_all_connections() -> None:
-    door = doors.Door(connections=10, per_peer=3)
-    guards = [doors._Guarded(asyncio.Protocol(), door) for _ in range(4)]
+    door = connection_limits.Door(connections=10, per_peer=3)
+    guards = [connection_limits._Guarded(asyncio.Protocol(), door) for _ in range(4)]
     for guard in guards[:3]:
         assert door.admits("10.0.0.1")
         door.enter(guard, "10.0.0.1")

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gitops_ds.model.record import Record
-from gitops_ds.model.steering import HookResult, Push
-from gitops_ds.web import deliveries, webhooks
-from gitops_ds.web.deliveries import News
+from gitops_ds.model.control_requests import HookResult, Push
+from gitops_ds.model.events.base import Record
+from gitops_ds.web import webhook_payloads, webhooks
+from gitops_ds.web.webhook_payloads import News
 
 SECRET = b"It's a Secret to Everybody"
 COMMIT, OLD, NONE = "ab" * 20, "cd" * 20, "0" * 40
@@ -178,7 +178,7 @@ def test_the_digest_of_an_older_hash_is_no_proof() -> None:
 
 def test_an_empty_token_is_no_proof_even_beside_an_empty_secret() -> None:
     for headers in ({"X-Gitlab-Token": ""}, {"Authorization": "Bearer "}, {"Authorization": "Bearer"}, {"Authorization": ""}):
-        assert deliveries.proof(CIMultiDict(headers), b"{}", [b""], NOW) is None
+        assert webhook_payloads.proof(CIMultiDict(headers), b"{}", [b""], NOW) is None
 
 
 @pytest.mark.parametrize("off", [-301.0, 301.0])
@@ -190,45 +190,45 @@ def test_a_signed_time_that_is_far_off_is_refused(off: float) -> None:
 
 def test_a_signing_token_in_gitlabs_own_form_is_taken() -> None:
     secret, body = b"whsec_" + base64.b64encode(b"thirty two bytes of real entropy"), body_of(GITLAB)
-    assert deliveries.proof(CIMultiDict(standard(body, secret)), body, [secret], NOW)
+    assert webhook_payloads.proof(CIMultiDict(standard(body, secret)), body, [secret], NOW)
     both = standard(body, secret)
     both["webhook-signature"] = "v1,AAAA " + both["webhook-signature"]  # while a token is exchanged
-    assert deliveries.proof(CIMultiDict(both), body, [secret], NOW)
-    assert not deliveries.proof(CIMultiDict({**both, "webhook-id": "msg-2"}), body, [secret], NOW)
+    assert webhook_payloads.proof(CIMultiDict(both), body, [secret], NOW)
+    assert not webhook_payloads.proof(CIMultiDict({**both, "webhook-id": "msg-2"}), body, [secret], NOW)
 
 
 def test_two_secrets_in_a_file_are_both_right() -> None:
     body = body_of(GITHUB)
     for secret in (SECRET, b"the next one"):
-        assert deliveries.proof(CIMultiDict(headers_of("github", body, secret)), body, [SECRET, b"the next one"], NOW)
+        assert webhook_payloads.proof(CIMultiDict(headers_of("github", body, secret)), body, [SECRET, b"the next one"], NOW)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_the_repository_and_its_commit_are_found_in_every_forges_payload(payload: str) -> None:
-    news = deliveries.news(CIMultiDict(), body_of(PAYLOADS[payload]))
+    news = webhook_payloads.news(CIMultiDict(), body_of(PAYLOADS[payload]))
     assert news.commit == COMMIT
-    assert deliveries.concerns(news, "main")
-    assert not deliveries.concerns(news, "release")
+    assert webhook_payloads.concerns(news, "main")
+    assert not webhook_payloads.concerns(news, "release")
     for address in (
         "https://git.example.com/platform/node-agents",
         "https://git.example.com:8443/platform/node-agents.git",
         "ssh://git@git.example.com:7999/platform/node-agents.git",
         "git@git.example.com:platform/node-agents",
     ):
-        assert deliveries.means(news, [address]), address
+        assert webhook_payloads.means(news, [address]), address
     for address in (
         "https://git.example.com/platform/node-agents2",
         "https://git.example.com/node-agents",
         "https://git.example.com/",
     ):
-        assert not deliveries.means(news, [address]), address
+        assert not webhook_payloads.means(news, [address]), address
 
 
 def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told() -> None:
     elsewhere = News(("https://evil.example.com/platform/node-agents",))
-    assert not deliveries.means(elsewhere, ["https://git.example.com/platform/node-agents"])
-    assert deliveries.means(News(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"])
-    assert not deliveries.means(
+    assert not webhook_payloads.means(elsewhere, ["https://git.example.com/platform/node-agents"])
+    assert webhook_payloads.means(News(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"])
+    assert not webhook_payloads.means(
         News(("", "/", "https://git.example.com", "https://[", "x://")), ["https://git.example.com/a", "a:/"]
     )
 
@@ -246,7 +246,7 @@ def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told
     ],
 )
 def test_what_is_told_of_a_commit(told: Any, commit: str | None) -> None:
-    assert deliveries.news(CIMultiDict(), body_of(told)).commit == commit
+    assert webhook_payloads.news(CIMultiDict(), body_of(told)).commit == commit
 
 
 WRONG = [
@@ -317,10 +317,10 @@ def test_garbage_is_refused(body: bytes, headers: dict[str, str]) -> None:
 
 
 def test_a_name_with_any_letters_is_compared_as_it_is() -> None:
-    news = deliveries.news(
+    news = webhook_payloads.news(
         CIMultiDict(), body_of({"repository": {"full_name": "ünï/códe", "clone_url": "https://git.example.com/ünï/códe.git"}})
     )
-    assert deliveries.means(news, ["https://git.example.com/ünï/códe"])
+    assert webhook_payloads.means(news, ["https://git.example.com/ünï/códe"])
 
 
 def test_pings_are_answered_and_wake_nobody() -> None:

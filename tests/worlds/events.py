@@ -7,10 +7,10 @@ import contextlib
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.cluster.simulated import NodeSpec, Request, Silence, requests
-from gitops_ds.cluster.simulated.requests import Fault
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
+from gitops_ds.simulator import NodeSpec, Request, Silence, faults
+from gitops_ds.simulator.faults import Fault
 from tests.worlds.world import NAME, SPACE, Event, World, image_of
 
 DENIALS = (400, 403, 404, 409, 422, 429, 500, 503)
@@ -220,7 +220,7 @@ async def a_policy_denies_the_adoption_of_pods(world: World) -> None:
 
     def denied(request: Request) -> Fault | None:
         protected = request.resource == POD and request.verb == "patch" and request.name.startswith("protected-")
-        return requests.failure(code) if protected else None
+        return faults.failure(code) if protected else None
 
     for node in world.cluster.server.store.all(NODE):
         await world.people.create(POD, _pod(f"protected-{node['metadata']['name']}", node["metadata"]["name"]))
@@ -244,7 +244,7 @@ async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
     missing = "vanishing"
 
     def gone(request: Request) -> Fault | None:
-        return requests.failure(404) if request.verb == "patch" and request.name == missing else None
+        return faults.failure(404) if request.verb == "patch" and request.name == missing else None
 
     with world.fault(gone):
         await world.people.create(POD, _pod(missing, await _some_node(world)))
@@ -267,7 +267,7 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
     )
     kinds = world.chance.choice(((POD,), (CONTROLLER_REVISION,), (DAEMONSET,), (CONFIG_MAP,), (NAMESPACE,), ()))
     world.story[-1] += f" ({code or 'silence'} to {', '.join(verbs)} of {', '.join(one.plural for one in kinds) or 'all'})"
-    answer: Fault = requests.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
+    answer: Fault = faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
 
     def fails(request: Request) -> Fault | None:
         return answer if request.verb in verbs and (not kinds or request.resource in kinds) else None
@@ -280,7 +280,7 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
 async def watches_fail_while_lists_work(world: World) -> None:
     """What changed meanwhile has to be seen all the same, by lists."""
     code = world.chance.choice((403, 500, 503, 0))
-    answer: Fault = requests.failure(code) if code else errors.ClusterUnreachable("no answer in time")
+    answer: Fault = faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
     with world.fault(lambda request: answer if request.verb == "watch" else None):
         for client in world.clients:
             client.cut_watches()
@@ -299,7 +299,7 @@ async def watches_fail_while_lists_work(world: World) -> None:
 async def daemonsets_can_not_be_read(world: World) -> None:
     def fails(request: Request) -> Fault | None:
         blind = request.resource == DAEMONSET and request.verb in ("list", "watch")
-        return requests.failure(403) if blind else None
+        return faults.failure(403) if blind else None
 
     with world.fault(fails):
         for client in world.clients:
@@ -317,7 +317,7 @@ async def watches_are_late(world: World) -> None:
     world.push(tag=world.wanted.tag + 1)
     await asyncio.sleep(200)
     for client in world.clients:
-        client.lag = requests.prompt
+        client.lag = faults.prompt
         client.cut_watches()
     world.is_late = False
     _anew(world)
@@ -360,12 +360,12 @@ async def etcd_is_restored_from_a_backup(world: World) -> None:
     await asyncio.sleep(world.chance.uniform(5, 120))
     _anew(world)
     for client in world.clients:
-        client.lag = requests.prompt
+        client.lag = faults.prompt
     world.cluster.restore(backup)
     world.restored_at = world.now
     for node in world.cluster.server.store.all(NODE):
         world.cluster.revive_node(node["metadata"]["name"])  # its next heartbeat
-    with world.fault(lambda request: requests.failure(503) if request.verb not in requests.READS else None):
+    with world.fault(lambda request: faults.failure(503) if request.verb not in faults.READS else None):
         await asyncio.sleep(5)  # API servers are ready for reads first
 
 

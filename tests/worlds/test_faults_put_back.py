@@ -8,85 +8,85 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.private_copy import Copy
+from tests.daemonset.private_copy import Copy
 
 WORLDS = 200
 
 FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "an orphan counts as the DaemonSet's before the cluster shows its adoption, and a refused adoption ends nothing": {
-        "gitops_ds.core.claims": (
+        "gitops_ds.daemonset.claims": (
             'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n    return False',
             'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n    return True',
         ),
-        "gitops_ds.core.decide": ("if claim.adopts:", "if False:"),
-        "gitops_ds.controller.perform": (
+        "gitops_ds.daemonset.decide": ("if claim.adopts:", "if False:"),
+        "gitops_ds.controller.executor": (
             "        if errors:\n            grounded = isinstance(",
             "        if errors and not isinstance(actions[0], Adopt):\n            grounded = isinstance(",
         ),
     },
     "a Namespace that leaves Git is deleted as any object": {
-        "gitops_ds.plan.leaving": (
+        "gitops_ds.plan.deletions": (
             'return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"))',
             "return False",
         ),
     },
     "a watch that fails while lists work is tried for ever, without a list": {
-        "gitops_ds.controller.informer": (
+        "gitops_ds.client.informer": (
             "    if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):",
             "    if False:",
         ),
     },
     "a picture of any age is good enough": {
-        "gitops_ds.controller.caches": ("OLDEST_PICTURE = 660.0", "OLDEST_PICTURE = 1e9"),
+        "gitops_ds.deployer.watch_cache": ("OLDEST_PICTURE = 660.0", "OLDEST_PICTURE = 1e9"),
     },
     "a revision that a finalizer holds is deleted again and again, and nothing slows that down": {
-        "gitops_ds.core.history": (
+        "gitops_ds.daemonset.history": (
             "staying = [revision for revision in old if not revision.deleting]",
             "staying = list(old)",
         ),
-        "gitops_ds.controller.loop": (
+        "gitops_ds.controller.controller": (
             "failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, decision)",
             "failed = False",
         ),
     },
     "what is created and vanishes is created again at once": {
-        "gitops_ds.core.repetition": ("often = often or count > OFTEN", "pass"),
+        "gitops_ds.daemonset.futile_writes": ("often = often or count > OFTEN", "pass"),
     },
     "what carries the owner's label is deleted, whoever wrote it": {
-        "gitops_ds.plan.tracking": (
+        "gitops_ds.plan.inventory": (
             "mark_of(live) not in (None, mark(owner, key)):\n        return False\n    return key in inventory",
             "False:\n        return False\n    return True or key in inventory",
         ),
     },
     "an update may take the agents from any number of nodes": {
-        "gitops_ds.plan.make": ("return change.operation is Operation.UPDATE and bool(", "return False and bool("),
+        "gitops_ds.plan.planner": ("return change.operation is Operation.UPDATE and bool(", "return False and bool("),
     },
     "while Git is away nothing is healed": {
-        "gitops_ds.controller.looking": ("            return Seen(known, asked=True, error=error)", "            raise error"),
+        "gitops_ds.deployer.tip_lookup": ("            return Seen(known, asked=True, error=error)", "            raise error"),
     },
     "drift that comes back is corrected at once, for ever": {
-        "gitops_ds.plan.damping": ("if now < row.at + row.wait)", "if False)"),
+        "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.controller.looking": ("if known is not None and not is_due:", "if False:"),
+        "gitops_ds.deployer.tip_lookup": ("if known is not None and not is_due:", "if False:"),
     },
     "a watch that ends with an internal error is not started again": {
-        "gitops_ds.controller.supervision": ("await asyncio.sleep(wait)", "return"),
+        "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),
     },
     "an older revision is taken for the newest one, which was deleted": {
-        "gitops_ds.core.history": (
+        "gitops_ds.daemonset.history": (
             "return [latest] if made_from_it == {hash_in(latest)} and revisions.holds_more(",
             "return [latest] if revisions.holds_more(",
         ),
     },
     "a pod of an earlier life of the DaemonSet counts as updated": {
-        "gitops_ds.core.fleet": (" and pod.hash not in self.outdated", ""),
+        "gitops_ds.daemonset.node_pods": (" and pod.hash not in self.outdated", ""),
     },
     "the pods of a node that is gone hold back every update": {
-        "gitops_ds.core.preview": ("if node in existing}", "}"),
+        "gitops_ds.daemonset.preview": ("if node in existing}", "}"),
     },
     "stores whose watches fail are waited for one after the other": {
-        "gitops_ds.controller.caches": (
+        "gitops_ds.deployer.watch_cache": (
             "await asyncio.gather(*(store.level.wait() for store in self._stores.values()))",
             "for store in self._stores.values():\n                    await store.level.wait()",
         ),

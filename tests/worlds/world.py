@@ -16,19 +16,21 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gitops_ds.cluster import simulated
-from gitops_ds.cluster.simulated import NodeSpec, virtual_time
-from gitops_ds.cluster.simulated.requests import Fault, Faults, Request
-from gitops_ds.controller import choosing, sync
-from gitops_ds.controller.deploy import Asked, Place
-from gitops_ds.controller.loop import Controller, Powers
-from gitops_ds.kinds import pods, revisions
-from gitops_ds.model import deployment, names, record
+from gitops_ds import simulator
+from gitops_ds.apimachinery import pods, revisions
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.model import deployment, names
+from gitops_ds.model.events import base
+from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, key_of
-from gitops_ds.model.record import Record
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
-from tests.simulated.test_deployer_loop import History
+from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.simulator.faults import Fault, Faults, Request
+from tests.deployer.test_loop import History
 
 SPACE, NAME = "tools", "agent"
 SCHEDULE = 30.0  # seconds between two looks at Git
@@ -79,7 +81,7 @@ class World:
     """A cluster, the service on it, and what was found wrong."""
 
     chance: random.Random
-    cluster: simulated.Cluster
+    cluster: simulator.Cluster
     history: History = field(default_factory=History)
     wanted: Wanted = field(default_factory=Wanted)
     story: list[str] = field(default_factory=list)
@@ -87,7 +89,7 @@ class World:
     windows: list[Faults] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     controller: Controller | None = None
-    loop: sync.Loop | None = None
+    loop: deployer_loop.Loop | None = None
     asked: int = 0
     git_away: bool = False
     restarted: bool = False
@@ -115,13 +117,13 @@ class World:
         return asyncio.get_running_loop().time()
 
     @property
-    def people(self) -> simulated.Client:
+    def people(self) -> simulator.Client:
         """A client that no fault concerns."""
         return self._people
 
     def __post_init__(self) -> None:
         self._people = self.cluster.client("kubectl-edit")
-        self._clients: list[simulated.Client] = []
+        self._clients: list[simulator.Client] = []
 
     # --- the service
 
@@ -134,9 +136,11 @@ class World:
         clock = virtual_time.clock()
         self.controller = Controller(self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance)
         place = Place(self._clients[1], "gitops-ds", "test", "memory")
-        source = choosing.Source(self.history.tip, self.history.snapshot, self.history.movement, choosing.at_once(prepare.prepare))
+        source = revision_selector.Source(
+            self.history.tip, self.history.snapshot, self.history.movement, revision_selector.at_once(prepare.prepare)
+        )
         asked = Asked(Guards(prune=True), patience=0.0)
-        self.loop = sync.Loop(source, place, asked, self._hear, sync.Timing(5.0, clock, chance))
+        self.loop = deployer_loop.Loop(source, place, asked, self._hear, deployer_loop.Timing(5.0, clock, chance))
         self.tasks = [asyncio.create_task(work) for work in (self.controller.run(), self.loop.run(), self._schedule(self.loop))]
 
     async def kill(self) -> None:
@@ -150,14 +154,14 @@ class World:
             client.cut_watches()
         self.tasks = []
 
-    async def _schedule(self, loop: sync.Loop) -> None:
+    async def _schedule(self, loop: deployer_loop.Loop) -> None:
         while True:
             self.asked += 1
             loop.ask()
             await asyncio.sleep(SCHEDULE)
 
     @property
-    def clients(self) -> list[simulated.Client]:
+    def clients(self) -> list[simulator.Client]:
         """Those of the service: of its controller and of its deployer."""
         return self._clients
 
@@ -230,7 +234,7 @@ class World:
             age = self.now - self.blind_since
             if age > OLDEST_PICTURE + 60:
                 self.wrong.append(f"reports on a picture that is {age:.0f} s old: {type(told).__name__}")
-        if isinstance(told, record.Decided):
+        if isinstance(told, base.Decided):
             reasons = [action.why for action in told.decision.actions]
             if not all(reasons):
                 self.wrong.append("an action has no reason")
@@ -344,7 +348,7 @@ def play(seed: int, table: dict[str, Event]) -> Outcome:
 
 async def _play(seed: int, table: dict[str, Event]) -> Outcome:
     chance = random.Random(seed)
-    async with simulated.Cluster(seed=seed, habits=simulated.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
+    async with simulator.Cluster(seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
         cluster.add_nodes(NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3)))
         world = World(chance, cluster)
         world.push()

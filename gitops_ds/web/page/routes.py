@@ -14,8 +14,8 @@ from gitops_ds import errors
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import Asked, Door, Kind, Verdict
 from gitops_ds.web.page.assets import ASSETS
-from gitops_ds.web.page.book import Book
-from gitops_ds.web.page.draw import Drawn
+from gitops_ds.web.page.pages import Book
+from gitops_ds.web.page.rendering import Drawn
 from gitops_ds.web.page.view import View
 from gitops_ds.web.server import Routes
 

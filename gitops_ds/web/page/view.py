@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gitops_ds.controller.fleet import Agent
+from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.snapshot import CommitInfo

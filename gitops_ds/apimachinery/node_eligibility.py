@@ -1,0 +1,125 @@
+"""Whether a node shall run a daemon's pod, may keep the one it has, or must lose it.
+
+Resources, host ports, node conditions and `spec.unschedulable` play no part: they are the scheduler's job, and the pod waits.
+https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-pods-are-scheduled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gitops_ds.apimachinery import label_selector, tolerations
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.objects import Body
+
+_TAINTS_KEPT = 256  # sets of taints by placer; an autoscaler writes taints with a time in them, each another one
+
+
+class Placement(Enum):
+    """RUN: the node shall have a pod. KEEP: none is made, one that is there stays. EVICT: none may be there."""
+
+    RUN = "run"
+    KEEP = "keep"
+    EVICT = "evict"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One usable node selector term: conditions on labels, and on the node's name."""
+
+    labels: tuple[Requirement, ...]
+    names: tuple[Requirement, ...]
+
+    def matches(self, node: Node) -> bool:
+        """Whether the node meets all of them."""
+        return label_selector.all_match(self.labels, node.labels) and label_selector.all_match(
+            self.names, {"metadata.name": node.name}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placer:
+    """The placement rules of one pod template, read once. `terms` is None where the template has no required affinity."""
+
+    node_name: str
+    node_selector: Mapping[str, str]
+    terms: tuple[Term, ...] | None
+    tolerations: tuple[Body, ...]
+    _by_taints: dict[tuple[Taint, ...], Placement] = field(default_factory=dict, compare=False, repr=False)
+
+    def place(self, node: Node) -> Placement:
+        """What this template means for that node."""
+        if self.node_name and self.node_name != node.name:
+            return Placement.EVICT
+        if not self.selects(node):
+            return Placement.EVICT
+        if not node.taints:
+            return Placement.RUN
+        known = self._by_taints.get(node.taints)
+        if known is None:
+            if len(self._by_taints) >= _TAINTS_KEPT:
+                self._by_taints.clear()
+            known = self._by_taints[node.taints] = _placement(tolerations.untolerated(self.tolerations, node.taints))
+        return known
+
+    def selects(self, node: Node) -> bool:
+        """Whether node selector and required node affinity both match."""
+        labels = node.labels
+        for key, value in self.node_selector.items():
+            if labels.get(key) != value:
+                return False
+        return self.terms is None or any(term.matches(node) for term in self.terms)
+
+
+def read(template: Body) -> Placer:
+    """The rules of a pod template (an object with `metadata` and `spec`), as of a pod made from it for a DaemonSet."""
+    spec = template.get("spec") or {}
+    return Placer(
+        str(spec.get("nodeName") or ""),
+        {key: str(value) for key, value in (spec.get("nodeSelector") or {}).items()},
+        required_terms(spec),
+        tuple(tolerations.of_daemon(spec)),
+    )
+
+
+def placement(template: Body, node: Node) -> Placement:
+    """The placement of one template on one node; read a Placer where there are many nodes."""
+    return read(template).place(node)
+
+
+def required_terms(pod_spec: Body) -> tuple[Term, ...] | None:
+    """The usable terms of the required node affinity, one of which must match; None without such affinity.
+
+    A term that is empty, or holds a requirement that can't be parsed, matches nothing and is left out.
+    """
+    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return None
+    return tuple(term for term in map(_term, required.get("nodeSelectorTerms") or ()) if term is not None)
+
+
+def _term(body: Body) -> Term | None:
+    labels = tuple(label_selector.from_body(entry) for entry in body.get("matchExpressions") or ())
+    names = tuple(label_selector.from_body(entry) for entry in body.get("matchFields") or ())
+    if not labels and not names:
+        return None
+    if not _all(label_selector.is_valid, labels) or not _all(_valid_field, names):
+        return None
+    return Term(labels, names)
+
+
+def _valid_field(requirement: Requirement) -> bool:
+    return requirement.operator in ("In", "NotIn") and len(requirement.values) == 1
+
+
+def _all(test: Callable[[Requirement], bool], entries: Iterable[Requirement]) -> bool:
+    return all(test(entry) for entry in entries)
+
+
+def _placement(untolerated: frozenset[str]) -> Placement:
+    if not untolerated:
+        return Placement.RUN
+    return Placement.EVICT if tolerations.NO_EXECUTE in untolerated else Placement.KEEP

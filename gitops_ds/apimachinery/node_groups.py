@@ -1,0 +1,74 @@
+"""Many nodes looked at once: in groups that no template tells apart, and named in a few words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.live import Node
+from gitops_ds.model.plural import counted
+
+Groups = Sequence[tuple[Node, ...]]
+_SHOWN = 2
+
+
+def keys_of(placers: Iterable[Placer]) -> frozenset[str]:
+    """The labels of nodes that these templates look at."""
+    found: set[str] = set()
+    for placer in placers:
+        found |= placer.node_selector.keys()
+        for term in placer.terms or ():
+            found |= {requirement.key for requirement in term.labels}
+    return frozenset(found)
+
+
+def groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
+    """The nodes, those together that have the same values of these labels and the same taints."""
+    ordered = sorted(keys)
+    found: dict[tuple[object, ...], list[Node]] = {}
+    for node in nodes:
+        found.setdefault((*map(node.labels.get, ordered), node.taints), []).append(node)
+    return tuple(map(tuple, found.values()))
+
+
+def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
+    """The nodes by what the template means for them; the groups know every label that it looks at."""
+    by_name = placer.node_name or any(term.names for term in placer.terms or ())
+    found: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
+    for group in groups:
+        if by_name:
+            for node in group:
+                found[placer.place(node)].append(node)
+        else:
+            found[placer.place(group[0])] += group
+    return found
+
+
+def said(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
+    """`6 nodes of pool small: node-a, node-b and 4 more`. Nodes that nobody has seen have no names to tell."""
+    ordered = sorted(names)
+    count = counted(len(ordered), "node")
+    pools = by_pool(ordered, census)
+    if len(pools) == 1:
+        count += "".join(f" of pool {pool}" for pool in pools if pool)
+    elif pools:
+        count += f" ({', '.join(f'{number:,} of {_pool(pool)}' for pool, number in pools.items())})"
+    return count if census.declared or not ordered else f"{count}: {listed(ordered, shown)}"
+
+
+def _pool(name: str) -> str:
+    return f"pool {name}" if name else "no pool"
+
+
+def by_pool(names: Iterable[str], census: Census) -> dict[str, int]:
+    """How many of the nodes are in each pool, the largest first; those in none under the empty name."""
+    return dict(sorted(Counter(census.pools.get(name, "") for name in names).items(), key=lambda one: (-one[1], one[0])))
+
+
+def listed(ordered: Sequence[str], shown: int = _SHOWN) -> str:
+    """`a, b and 4 more`; one more than `shown` is not worth leaving out."""
+    if len(ordered) <= shown + 1:
+        return ", ".join(ordered)
+    return f"{', '.join(ordered[:shown])} and {len(ordered) - shown:,} more"

@@ -1,0 +1,110 @@
+"""Where the nodes of a check come from: a cluster's own, as somebody listed them, else those that its file declares.
+
+A declared node has the labels that its pool asks for and names, and nothing else is known of it. Where one pool doesn't say how
+many nodes it has, no nodes are made at all: half a cluster would make rules complain of what is only not written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from gitops_ds.apimachinery import label_selector
+from gitops_ds.model.bundle import ClusterFacts, Pool
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.live import Live, Node
+from gitops_ds.model.objects import Key
+
+# The labels by which providers and autoscalers name the pool of a node.
+_POOL_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "doks.digitalocean.com/node-pool",
+    "node.kubernetes.io/pool",
+)
+_OS, _ARCH, _NAME = "kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"
+_MOST: Final = 20_000  # nodes of a cluster; Kubernetes itself is tested up to 5,000
+
+
+def census(facts: ClusterFacts, live: Live) -> Census | None:
+    """The nodes that are there, else those that are declared; None where nobody knows them."""
+    if not live.nodes:
+        return declared(facts.pools) if facts.pools else None
+    daemonsets = tuple(body for key, body in live.objects.items() if key.is_daemonset)
+    pools = {node.name: pool for node in live.nodes if (pool := pool_of(node, facts.pools))}
+    return Census(live.nodes, pools, live.allocatable, daemonsets)
+
+
+def pool_of(node: Node, pools: Sequence[Pool]) -> str:
+    """The first of the cluster's pools that the node meets, else what its provider calls its pool; empty for neither."""
+    labels = node.labels
+    for pool in pools:
+        if label_selector.all_match(pool.match, labels):
+            return pool.name
+    for label in _POOL_LABELS:
+        if name := labels.get(label):
+            return name
+    return ""
+
+
+def declared(pools: tuple[Pool, ...]) -> Census | None:
+    """The nodes of these pools; the same pools always make the same object, so clusters that are alike are looked at once."""
+    if any(pool.nodes is None for pool in pools) or sum(pool.nodes or 0 for pool in pools) > _MOST:
+        return None
+    return _declared(pools)
+
+
+def silent(pools: Sequence[Pool]) -> tuple[str, ...]:
+    """The pools that don't say how many nodes they have."""
+    return tuple(pool.name for pool in pools if pool.nodes is None)
+
+
+@lru_cache(64)  # the clusters of a repository have a few sets of pools, and each is asked for on both sides of a change
+def _declared(pools: tuple[Pool, ...]) -> Census | None:
+    nodes, of, room = [], {}, {}
+    for pool in pools:
+        amounts = dict(pool.allocatable)
+        for node in _nodes(pool):
+            nodes.append(node)
+            of[node.name] = pool.name
+            if amounts:
+                room[node.name] = amounts
+    if not nodes:
+        return None
+    keys = frozenset.intersection(*(frozenset(node.labels) for node in nodes))
+    told = frozenset(key for pool in pools for key in (*dict(pool.labels), *(asked.key for asked in pool.match)))
+    return Census(tuple(sorted(nodes, key=lambda node: node.name)), of, room, declared=True, keys=keys | told)
+
+
+def _nodes(pool: Pool) -> Iterator[Node]:
+    width = len(str(pool.nodes or 0))
+    for number in range(1, (pool.nodes or 0) + 1):
+        name = f"{pool.name}-{number:0{width}d}"
+        labels = {_NAME: name, _OS: "linux", _ARCH: "amd64", **_matching(pool, number - 1), **dict(pool.labels)}
+        yield Node(name, labels, pool.taints)
+
+
+def _matching(pool: Pool, number: int) -> Mapping[str, str]:
+    """Labels that meet the pool's conditions; of several values each gets its turn."""
+    found = {}
+    for asked in pool.match:
+        if asked.operator == "In":
+            number, turn = divmod(number, len(asked.values))
+            found[asked.key] = asked.values[turn]
+        elif asked.operator == "Exists":
+            found.setdefault(asked.key, "true")
+    return found
+
+
+def others(census: Census, ours: Mapping[Key, object]) -> Iterator[tuple[Key, Mapping[str, object]]]:
+    """The DaemonSets that the cluster runs and the repository doesn't have."""
+    for body in census.daemonsets:
+        metadata = body.get("metadata") or {}
+        key = Key("apps", "DaemonSet", str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        if key not in ours:
+            yield key, body

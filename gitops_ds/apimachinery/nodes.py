@@ -1,0 +1,27 @@
+"""Nodes, read from what the API server sends."""
+
+from __future__ import annotations
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.objects import Body
+
+# https://kubernetes.io/docs/reference/node/node-status/#condition
+_TROUBLES = frozenset({"DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
+
+
+def node_of(body: Body) -> Node:
+    """The node; one without conditions counts as not ready."""
+    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    taints = (Taint(str(t.get("key", "")), str(t.get("effect", "")), str(t.get("value") or "")) for t in spec.get("taints") or ())
+    conditions = status.get("conditions") or ()
+    return Node(
+        name=str(metadata.get("name") or ""),
+        labels=metadata.get("labels") or {},
+        taints=tuple(taints),
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
+        unschedulable=bool(spec.get("unschedulable")),
+        created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
+        deleting=metadata.get("deletionTimestamp") is not None,
+        troubles=tuple(str(c["type"]) for c in conditions if c.get("type") in _TROUBLES and c.get("status") == "True"),
+    )

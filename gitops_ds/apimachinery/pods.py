@@ -1,0 +1,109 @@
+"""Pods, read from what the API server sends: where, whose, how they do.
+
+There may be a hundred thousand of them, and those of one owner have most in common: that is held once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Owner, Phase, Pod
+from gitops_ds.model.objects import Body
+
+_PHASES = {str(phase): phase for phase in Phase}
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+def pod_of(body: Body) -> Pod:
+    """The pod, with only the fields that decisions and health need."""
+    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    labels = _labels(tuple((str(name), str(value or "")) for name, value in (metadata.get("labels") or {}).items()))
+    ready, since = _readiness(status)
+    trouble, message = _trouble(status)
+    bound = str(spec.get("nodeName") or "")
+    return Pod(
+        namespace=sys.intern(str(metadata.get("namespace") or "")),
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        version=str(metadata.get("resourceVersion") or ""),
+        node=sys.intern(bound or target(spec)),
+        bound=bool(bound),
+        labels=labels,
+        owner=controller_of(metadata),
+        phase=_PHASES.get(status.get("phase") or "Pending", Phase.UNKNOWN),
+        terminating=metadata.get("deletionTimestamp") is not None,
+        created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
+        ready=ready,
+        ready_since=since,
+        hash=labels.get(names.REVISION_HASH, ""),
+        template_generation=labels.get(names.POD_TEMPLATE_GENERATION, ""),
+        trouble=trouble,
+        message=message,
+        crashed_at=None if ready else _crashed_at(status),
+    )
+
+
+_owner = lru_cache(8192)(Owner)
+
+
+@lru_cache(8192)
+def _labels(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(labels)
+
+
+def target(pod_spec: Body) -> str:
+    """The one node that the required affinity names by `metadata.name`, else empty.
+
+    The first such field of the first term that has one decides, as upstream's `GetTargetNodeName` does.
+    """
+    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    for term in (required or {}).get("nodeSelectorTerms") or ():
+        for entry in term.get("matchFields") or ():
+            if entry.get("key") == "metadata.name" and entry.get("operator") == "In":
+                values = list(entry.get("values") or ())
+                return str(values[0]) if len(values) == 1 else ""
+    return ""
+
+
+def controller_of(metadata: Body) -> Owner | None:
+    """The owner reference with `controller: true`, None for an orphan."""
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return _owner(str(reference.get("kind", "")), str(reference.get("name", "")), str(reference.get("uid", "")))
+    return None
+
+
+def _readiness(status: Body) -> tuple[bool, float | None]:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return condition.get("status") == "True", timestamps.seconds(str(condition.get("lastTransitionTime") or ""))
+    return False, None
+
+
+def _trouble(status: Body) -> tuple[str, str]:
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        if reason not in _ON_ITS_WAY:
+            return reason, str(waiting.get("message") or "")
+    if status.get("phase") == "Failed":
+        return str(status.get("reason") or "Failed"), str(status.get("message") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("reason") or "Unschedulable"), str(condition.get("message") or "")
+    return "", ""
+
+
+def _crashed_at(status: Body) -> float | None:
+    ends = ((container.get("lastState") or {}).get("terminated") or {} for container in _containers(status))
+    times = (timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode"))
+    return max((time for time in times if time is not None), default=None)
+
+
+def _containers(status: Body) -> Iterator[Body]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()

@@ -1,0 +1,161 @@
+"""ControllerRevisions: the exact bytes of their data, when two templates are the same, their hash and name.
+
+The data is what `kubectl rollout undo` sends as a strategic merge patch, and upstream's controller compares it byte for byte. So it
+is written as Go writes it: keys sorted by code point, no spaces, five characters escaped.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gitops_ds.apimachinery import pods
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet, Owner
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
+
+_GO_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_FNV_OFFSET, _FNV_PRIME, _32_BITS = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def canonical(value: Any) -> bytes:
+    """JSON as Go's encoding/json writes maps. A ControllerRevision must be sent so, or its data is stored in other bytes."""
+    plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return plain.translate(_GO_ESCAPES).encode()
+
+
+def data(template: Body) -> dict[str, Any]:
+    """The `data` of a revision that holds this pod template: a patch that puts it in place of any other."""
+    return {"spec": {"template": {"$patch": "replace", **template}}}
+
+
+def template_of(body: Body) -> dict[str, Any] | None:
+    """The pod template in a revision's `data`, without the directive; None where the data holds none."""
+    template: Any = body.get("data")
+    for step in ("spec", "template"):
+        template = template.get(step) if isinstance(template, Mapping) else None
+    if not isinstance(template, Mapping):
+        return None
+    return {key: value for key, value in template.items() if key != "$patch"}
+
+
+def same_template(one: Body, other: Body) -> bool:
+    """Whether two pod templates mean the same.
+
+    Upstream compares bytes, so an API server that stops writing `creationTimestamp: null` (1.34) would roll every DaemonSet. Here
+    null and absent are equal.
+    """
+    return one == other or _same(one, other)
+
+
+def holds_more(template: Body, earlier: Body) -> bool:
+    """Whether a template is an earlier one with fields added to it, and nothing changed or taken away."""
+    return _within(earlier, template)
+
+
+def revision_of(body: Body) -> Revision | None:
+    """The revision; None where its data holds no pod template."""
+    template = template_of(body)
+    if template is None:
+        return None
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    return Revision(
+        name=str(metadata.get("name") or ""),
+        number=int(body.get("revision") or 0),
+        hash=str(labels.get(names.REVISION_HASH) or ""),
+        template=template,
+        raw=body,
+        uid=str(metadata.get("uid") or ""),
+    )
+
+
+def owner_of(revision: Revision) -> Owner | None:
+    """Its controller, None for an orphan."""
+    return pods.controller_of(revision.raw.get("metadata") or {})
+
+
+def labels_of(revision: Revision) -> Mapping[str, str]:
+    """Its labels."""
+    return (revision.raw.get("metadata") or {}).get("labels") or {}
+
+
+def hash_of(template: Body, collision_count: int | None) -> str:
+    """The hash for names and labels: FNV-1a over the canonical data and the collision count, in letters that spell no word.
+
+    Only its form is upstream's: there the hash is taken over a dump of Go structures, which changes between versions. It is
+    opaque to everybody, and read from the revision's label.
+    """
+    content = canonical(data(template))
+    if collision_count is not None:
+        content += collision_count.to_bytes(4, "little") + bytes(4)
+    return safe_text(str(fnv1a(content)))
+
+
+def fnv1a(content: bytes) -> int:
+    """The 32-bit FNV-1a hash."""
+    value = _FNV_OFFSET
+    for byte in content:
+        value = ((value ^ byte) * _FNV_PRIME) & _32_BITS
+    return value
+
+
+def safe_text(text: str) -> str:
+    """`SafeEncodeString` of k8s.io/apimachinery/pkg/util/rand: no vowels and nothing that looks like one."""
+    return "".join(_SAFE[ord(character) % len(_SAFE)] for character in text)
+
+
+def owner_reference(daemonset: DaemonSet) -> dict[str, Any]:
+    """The reference that makes an object this DaemonSet's."""
+    return {
+        "apiVersion": DAEMONSET.api_version,
+        "kind": DAEMONSET.kind,
+        "name": daemonset.key.name,
+        "uid": daemonset.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def name_for(daemonset: DaemonSet) -> str:
+    """The name that a new revision of the DaemonSet's template gets."""
+    return f"{daemonset.key.name}-{hash_of(daemonset.template, daemonset.collision_count)}"
+
+
+def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
+    """A new revision that holds the DaemonSet's template, with the template's labels and the DaemonSet's annotations."""
+    hash = hash_of(daemonset.template, daemonset.collision_count)
+    labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
+    return {
+        "apiVersion": CONTROLLER_REVISION.api_version,
+        "kind": CONTROLLER_REVISION.kind,
+        "metadata": {
+            "name": f"{daemonset.key.name}-{hash}",
+            "namespace": daemonset.key.namespace,
+            "labels": {**labels, names.REVISION_HASH: hash},
+            "annotations": dict(daemonset.annotations),
+            "ownerReferences": [owner_reference(daemonset)],
+        },
+        "revision": number,
+        "data": data(daemonset.template),
+    }
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return all(_same(one.get(key), other.get(key)) for key in one.keys() | other.keys())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _within(less: Any, more: Any) -> bool:
+    if isinstance(less, Mapping) and isinstance(more, Mapping):
+        return all(value is None or _within(value, more.get(key)) for key, value in less.items())
+    if isinstance(less, list) and isinstance(more, list):
+        return len(less) == len(more) and all(map(_within, less, more))
+    return bool(less == more)

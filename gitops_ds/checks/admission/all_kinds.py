@@ -1,0 +1,44 @@
+"""DS005, DS006 and DS011 of every kind together: what is missing, values that a field does not take, names that can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitops_ds.checks.admission import (
+    companions,
+    containers,
+    embedded_names,
+    object_names,
+    pods,
+    rbac_subjects,
+    resources,
+    volumes,
+)
+from gitops_ds.checks.engine.rule import pod_path
+from gitops_ds.model.objects import Body, Path
+
+
+def missing(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS005: an empty text is an absent field to the API server, and some fields are asked for by others."""
+    yield from companions.missing(body)
+    yield from rbac_subjects.accounts_have_a_namespace(body)
+    if pod_path(body) is not None:
+        yield from pods.missing(body)
+        yield from containers.missing(body)
+        yield from volumes.missing(body)
+
+
+def values(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS006: a value out of range, or one that excludes another."""
+    yield from companions.values(body)
+    if pod_path(body) is not None:
+        yield from pods.values(body)
+        yield from containers.values(body)
+        yield from volumes.values(body)
+        yield from resources.claims(body)
+
+
+def names(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS011: the names of the object, and those in it."""
+    yield from object_names.names(body)
+    yield from embedded_names.names(body)

@@ -1,0 +1,267 @@
+"""What an API server refuses, beyond their shape, in what agents carry: Services, roles, ConfigMaps, priorities, rollout counts.
+
+pkg/apis/{core,rbac,scheduling,apps}/validation of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.checks.admission import containers, object_names, pods
+from gitops_ds.checks.engine.rule import items, section
+from gitops_ds.model.objects import Body, Path
+
+Said = tuple[Path, str]
+Part = Mapping[str, Any]
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_NAMED_AT_MOST: Final = 1_000_000_000
+_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_BYTES_AT_MOST: Final = 1024 * 1024
+
+
+def missing(body: Body) -> Iterator[Said]:
+    """DS005: what an object can't do without."""
+    metadata = section(body.get("metadata"))
+    if metadata.get("name") == "":
+        yield ("metadata", "name"), "the name is empty: it is required"
+    for index, owner in enumerate(items(metadata.get("ownerReferences"))):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if owner.get(field) == "":
+                yield ("metadata", "ownerReferences", index, field), f"{field} is empty: it is required"
+    look = _MISSING.get(str(body.get("kind")))
+    if look:
+        yield from look(body)
+
+
+def values(body: Body) -> Iterator[Said]:
+    """DS006: values that a field does not take, alone or beside another."""
+    metadata = section(body.get("metadata"))
+    if metadata.get("uid"):
+        yield ("metadata", "uid"), "a uid means one object of one cluster: remove it"
+    if (version := metadata.get("resourceVersion")) and not (version.isascii() and version.isdigit()):
+        yield ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
+    # The API server counts the generations of workloads itself.
+    if (metadata.get("generation") or 0) < 0 and body.get("kind") in _UNCOUNTED:
+        yield ("metadata", "generation"), "the generation is below 0: remove it"
+    look = _VALUES.get(str(body.get("kind")))
+    if look:
+        yield from look(body)
+
+
+def _missing_of_service(body: Body) -> Iterator[Said]:
+    spec = section(body.get("spec"))
+    ports = items(spec.get("ports"))
+    if spec.get("type") == "ExternalName":
+        if not str(spec.get("externalName") or "").removesuffix("."):
+            yield ("spec", "externalName"), "a Service of type ExternalName needs an externalName"
+    elif not ports and not _headless(spec):
+        yield ("spec", "ports"), "a Service needs ports; without any it is headless: clusterIP: None"
+    for index, port in enumerate(ports):
+        if len(ports) > 1 and not port.get("name"):
+            yield ("spec", "ports", index), "of several ports each needs a name"
+
+
+def _missing_of_role(body: Body) -> Iterator[Said]:
+    for index, rule in enumerate(items(body.get("rules"))):
+        place = ("rules", index)
+        if not rule.get("verbs"):
+            yield (*place, "verbs"), "the rule needs verbs"
+        if not rule.get("nonResourceURLs"):
+            for field in ("apiGroups", "resources"):
+                if not rule.get(field):
+                    yield (*place, field), f"the rule needs {field}{' (the core group is an empty text)' * (field == 'apiGroups')}"
+    if (aggregation := body.get("aggregationRule")) is not None and not aggregation.get("clusterRoleSelectors"):
+        yield ("aggregationRule",), "aggregationRule needs clusterRoleSelectors"
+
+
+def _missing_of_binding(body: Body) -> Iterator[Said]:
+    if section(body.get("roleRef")).get("name") == "":
+        yield ("roleRef", "name"), "the role has no name"
+    for index, one in enumerate(items(body.get("subjects"))):
+        if one.get("name") == "":
+            yield ("subjects", index, "name"), "the subject has no name"
+
+
+def _missing_of_account(body: Body) -> Iterator[Said]:
+    for index, one in enumerate(items(body.get("secrets"))):
+        if one.get("name") is None:
+            yield ("secrets", index), "the secret has no name"
+
+
+def _headless(spec: Part) -> bool:
+    return spec.get("clusterIP") == "None" or "None" in (spec.get("clusterIPs") or ())
+
+
+_EXTERNAL: Final = ("NodePort", "LoadBalancer")
+
+
+def _values_of_service(body: Body) -> Iterator[Said]:
+    spec = section(body.get("spec"))
+    kind = spec.get("type") or "ClusterIP"
+    if kind in _EXTERNAL and _headless(spec):
+        yield ("spec", "clusterIP"), f"clusterIP None does not go with type {kind}"
+    if kind == "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field):
+                yield ("spec", field), f"a Service of type ExternalName takes no {field}"
+        name = str(spec.get("externalName") or "").removesuffix(".")
+        if name and not object_names.subdomain(name):
+            yield ("spec", "externalName"), f'"{name}" is no name of a host'
+    yield from _service_ports(spec, kind)
+    yield from _service_addresses(spec, kind)
+    if kind != "LoadBalancer":
+        for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
+            if spec.get(field) not in (None, []):
+                yield ("spec", field), f"{field} goes with type LoadBalancer, not with {kind}"
+    reachable = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+    if spec.get("externalTrafficPolicy") and not reachable:
+        yield ("spec", "externalTrafficPolicy"), "externalTrafficPolicy is for Services that are reached from outside"
+    if spec.get("healthCheckNodePort") and not (kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"):
+        yield ("spec", "healthCheckNodePort"), "healthCheckNodePort needs type LoadBalancer and externalTrafficPolicy: Local"
+    families = spec.get("ipFamilies") or ()
+    if len(set(families)) < len(families) or (len(families) > 1 and spec.get("ipFamilyPolicy") in (None, "SingleStack")):
+        yield ("spec", "ipFamilies"), "each family once, and two of them with ipFamilyPolicy PreferDualStack or RequireDualStack"
+    if (spread := spec.get("trafficDistribution")) is not None and spread not in _SPREADS:
+        yield ("spec", "trafficDistribution"), f'trafficDistribution is "{spread}": write {", ".join(_SPREADS)}'
+    seconds = section(section(spec.get("sessionAffinityConfig")).get("clientIP")).get("timeoutSeconds")
+    if spec.get("sessionAffinity") == "ClientIP" and seconds is not None and not 0 < seconds <= 86400:
+        yield ("spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"), f"{seconds} s: write 1 to 86400"
+
+
+_SPREADS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+
+
+def _service_ports(spec: Part, kind: str) -> Iterator[Said]:
+    names, numbers, on_nodes = set[str](), set[tuple[str, Any]](), set[tuple[str, Any]]()
+    for index, port in enumerate(items(spec.get("ports"))):
+        place = ("spec", "ports", index)
+        name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
+        if problem := containers.wrong_port(port.get("port") or 0):
+            yield (*place, "port"), problem
+        target = port.get("targetPort")
+        if target not in (None, 0, "") and (problem := containers.wrong_port(target)):
+            yield (*place, "targetPort"), problem
+        if name and name in names:
+            yield (*place, "name"), f'the name "{name}" is here a second time'
+        names.add(name)
+        on_node = port.get("nodePort") or 0
+        if on_node and kind == "ClusterIP":
+            yield (*place, "nodePort"), "nodePort does not go with type ClusterIP"
+        if on_node and (protocol, on_node) in on_nodes:
+            yield (*place, "nodePort"), f"{protocol} {on_node} is here a second time"
+        on_nodes.add((protocol, on_node))
+        if (protocol, port.get("port")) in numbers:
+            yield place, f"{protocol} {port.get('port')} is here a second time"
+        numbers.add((protocol, port.get("port")))
+        if (protocol := port.get("appProtocol")) is not None and not object_names.qualified(protocol):
+            yield (*place, "appProtocol"), f'"{protocol}" is no name of a protocol'
+
+
+def _service_addresses(spec: Part, kind: str) -> Iterator[Said]:
+    own, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    if kind != "ExternalName":
+        for place, one in [(("spec", "clusterIP"), own), *((("spec", "clusterIPs", at), one) for at, one in enumerate(several))]:
+            if one not in ("", "None") and not pods.is_address(one):
+                yield place, f'"{one}" is no IP address, and not None'
+        if several and several[0] != own and (own or len(several) > 2):
+            yield ("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP"
+    for index, one in enumerate(spec.get("externalIPs") or ()):
+        if not pods.is_address(one or "") or not _from_outside(one):
+            yield ("spec", "externalIPs", index), f'"{one}" is no address that can be reached from outside'
+    for index, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        if not _is_range(str(one or "").strip()):
+            yield ("spec", "loadBalancerSourceRanges", index), f'"{one}" is no range of addresses, such as 10.0.0.0/8'
+
+
+def _from_outside(text: str) -> bool:
+    address = ipaddress.ip_address(text)
+    linked = address.is_multicast and str(address).startswith(("224.0.0.", "ff02:"))
+    return not (address.is_unspecified or address.is_loopback or address.is_link_local or linked)
+
+
+def _is_range(text: str) -> bool:
+    address, slash, bits = text.partition("/")
+    if not slash or not bits.isascii() or not bits.isdigit() or not pods.is_address(address):
+        return False
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return bits == "0" or not bits.startswith("0")
+
+
+def _values_of_role(body: Body) -> Iterator[Said]:
+    for index, rule in enumerate(items(body.get("rules"))):
+        if rule.get("nonResourceURLs"):
+            if body.get("kind") == "Role":
+                yield ("rules", index, "nonResourceURLs"), "a Role knows no nonResourceURLs: write a ClusterRole"
+            if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
+                yield ("rules", index), "a rule is about resources or about nonResourceURLs: make two of it"
+    for index, one in enumerate(items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))):
+        yield from pods.selector(("aggregationRule", "clusterRoleSelectors", index), one)
+
+
+def _values_of_binding(body: Body) -> Iterator[Said]:
+    role = section(body.get("roleRef"))
+    if role.get("apiGroup") not in (None, "", _GROUP):
+        yield ("roleRef", "apiGroup"), f'the group of roles is {_GROUP}, not "{role["apiGroup"]}"'
+    if body.get("kind") == "ClusterRoleBinding" and role.get("kind") == "Role":
+        yield ("roleRef", "kind"), "a ClusterRoleBinding gives a ClusterRole: for a Role write a RoleBinding"
+    for index, one in enumerate(items(body.get("subjects"))):
+        group, wanted = one.get("apiGroup"), "" if one.get("kind") == "ServiceAccount" else _GROUP
+        if group is not None and group != wanted and group:
+            shown = f"is {wanted}" if wanted else "is empty"
+            yield ("subjects", index, "apiGroup"), f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"'
+
+
+def _values_of_priority(body: Body) -> Iterator[Said]:
+    value, name = body.get("value"), str(section(body.get("metadata")).get("name") or "")
+    if name.startswith("system-"):
+        if _SYSTEM.get(name) != value or body.get("globalDefault"):
+            yield ("metadata", "name"), f'"{name}": names that begin with system- are Kubernetes\' own'
+    elif isinstance(value, int) and value > _NAMED_AT_MOST:
+        yield ("value",), f"{value} is more than {_NAMED_AT_MOST}, the most that a class of one's own can have"
+
+
+def _values_of_config(body: Body) -> Iterator[Said]:
+    texts, blobs = section(body.get("data")), section(body.get("binaryData"))
+    for key in texts:
+        if key in blobs:
+            yield ("data", key), f'"{key}" is in binaryData too'
+    size = sum(len((text or "").encode()) for text in texts.values()) + sum(len(blob or "") * 3 // 4 for blob in blobs.values())
+    if size > _BYTES_AT_MOST + 2 * len(blobs):
+        yield ("data",), f"the ConfigMap holds {size:,} bytes: at most {_BYTES_AT_MOST:,} are taken"
+
+
+def _values_of_daemonset(body: Body) -> Iterator[Said]:
+    spec = section(body.get("spec"))
+    for field in ("minReadySeconds", "revisionHistoryLimit"):
+        if (spec.get(field) or 0) < 0:
+            yield ("spec", field), f"{field} is {spec[field]}: it can't be below 0"
+    yield from pods.selector(("spec", "selector"), spec.get("selector"))
+
+
+Look = Callable[[Body], Iterator[Said]]
+
+_MISSING: Final[Mapping[str, Look]] = {
+    "Service": _missing_of_service,
+    "ServiceAccount": _missing_of_account,
+    "Role": _missing_of_role,
+    "ClusterRole": _missing_of_role,
+    "RoleBinding": _missing_of_binding,
+    "ClusterRoleBinding": _missing_of_binding,
+}
+_VALUES: Final[Mapping[str, Look]] = {
+    "DaemonSet": _values_of_daemonset,
+    "Service": _values_of_service,
+    "Role": _values_of_role,
+    "ClusterRole": _values_of_role,
+    "RoleBinding": _values_of_binding,
+    "ClusterRoleBinding": _values_of_binding,
+    "PriorityClass": _values_of_priority,
+    "ConfigMap": _values_of_config,
+}
+_UNCOUNTED: Final = {*_VALUES, "ServiceAccount"} - {"DaemonSet"}

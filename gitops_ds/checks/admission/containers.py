@@ -1,0 +1,385 @@
+"""What an API server refuses in a container beyond its shape: variables, probes, hooks, mounts, privileges.
+
+validateContainerCommon and what it calls in pkg/apis/core/validation/validation.go of Kubernetes. An empty text is an absent field
+there, and 0 is where a default stands in for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import quantities
+from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.engine.rule import containers, items, pod_specs, section
+from gitops_ds.model.objects import Body, Path
+
+Said = tuple[Path, str]
+Part = Mapping[str, Any]
+
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_COUNTS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_USER_AT_MOST: Final = (1 << 31) - 1
+
+
+def missing(body: Body) -> Iterator[Said]:
+    """DS005: what a container can't do without."""
+    for way, container in containers(body):
+        for field in ("name", "image"):
+            if container.get(field) == "" or (field == "image" and container.get(field) is None):
+                yield (*way, field), f"the container has no {field}"
+        if "env" in container or "envFrom" in container:
+            yield from _missing_of_variables(way, container)
+        for place, handler in _handlers(way, container):
+            if not any(handler.get(one) is not None for one in _HANDLERS):
+                yield place, f"{place[-1]} does nothing: give it one of {', '.join(_HANDLERS[:4])}"
+            elif (command := handler.get("exec")) is not None and not command.get("command"):
+                yield (*place, "exec"), "exec needs a command"
+        for field, place_of in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+            for index, mount in enumerate(container.get(field) or ()):
+                if mount and (mount.get("name") == "" or mount.get(place_of) == ""):
+                    yield (*way, field, index), f"a mount needs a name and a {place_of}"
+        if context := container.get("securityContext"):
+            for field in ("seccompProfile", "appArmorProfile"):
+                yield from missing_of_profile((*way, "securityContext"), context, field)
+
+
+def _missing_of_variables(way: Path, container: Part) -> Iterator[Said]:
+    for index, one in enumerate(items(container.get("env"))):
+        if one.get("name") == "":
+            yield (*way, "env", index, "name"), "the variable has no name"
+        source = one.get("valueFrom")
+        if source is None:
+            continue
+        place = (*way, "env", index, "valueFrom")
+        if not any(source.get(field) is not None for field in _SOURCES):
+            yield place, f"valueFrom names no source: give it one of {', '.join(_SOURCES[:4])}"
+        for field, keys in (
+            ("configMapKeyRef", ("name", "key")),
+            ("secretKeyRef", ("name", "key")),
+            ("fieldRef", ("fieldPath",)),
+            ("resourceFieldRef", ("resource",)),
+        ):
+            if (reference := source.get(field)) is not None:
+                for key in keys:
+                    if not reference.get(key):
+                        yield (*place, field), f"{field} needs a {key}"
+    for index, one in enumerate(items(container.get("envFrom"))):
+        place = (*way, "envFrom", index)
+        named = [field for field in ("configMapRef", "secretRef") if one.get(field) is not None]
+        if not named:
+            yield place, "envFrom names no source: give it a configMapRef or a secretRef"
+        for field in named:
+            if not one[field].get("name"):
+                yield (*place, field), f"{field} needs a name"
+
+
+def missing_of_profile(way: Path, context: Part, field: str) -> Iterator[Said]:
+    """A security profile of a container or a pod names its type, and its file where it is one."""
+    profile = context.get(field)
+    if profile is None:
+        return
+    if not profile.get("type"):
+        yield (*way, field), f"{field} needs a type"
+    file = profile.get("localhostProfile")
+    if profile.get("type") == "Localhost" and (file is None or (field == "appArmorProfile" and not file.strip())):
+        yield (*way, field), "the type Localhost needs a localhostProfile"
+
+
+def _handlers(way: Path, container: Part) -> Iterator[tuple[Path, Part]]:
+    """The probes and hooks of a container."""
+    for name in _PROBES:
+        if (probe := container.get(name)) is not None:
+            yield (*way, name), probe
+    if lifecycle := container.get("lifecycle"):
+        for name in _HOOKS:
+            if (hook := lifecycle.get(name)) is not None:
+                yield (*way, "lifecycle", name), hook
+
+
+def values(body: Body) -> Iterator[Said]:
+    """DS006: values that a field of a container does not take, alone or beside another."""
+    for _, spec in pod_specs(body):
+        windows = section(spec.get("os")).get("name") == "windows"
+        for way, container in containers(body):
+            # Most containers have few of these fields: what is not there costs nothing.
+            if "env" in container or "envFrom" in container:
+                yield from _variables(way, container)
+                yield from _files_of_variables(way, container, spec)
+            for place, handler in _handlers(way, container):
+                yield from _handler(place, handler)
+            if way[-2] == "initContainers":
+                yield from _only_in_those_that_run_on(way, container)
+            if "volumeMounts" in container:
+                yield from _mounts(way, container)
+            if "ports" in container:
+                yield from _ports(way, container)
+            if "restartPolicyRules" in container or "resizePolicy" in container:
+                yield from _restarts(way, container)
+            if (context := container.get("securityContext")) is not None:
+                place = (*way, "securityContext")
+                yield from users(place, context, ("runAsUser", "runAsGroup"))
+                yield from profiles(place, context)
+                yield from _privileges(place, context, spec)
+                if windows:
+                    yield from _not_of_windows(place, context)
+
+
+def _variables(way: Path, container: Part) -> Iterator[Said]:
+    for index, one in enumerate(items(container.get("env"))):
+        source = one.get("valueFrom")
+        if source is None:
+            continue
+        place = (*way, "env", index, "valueFrom")
+        given = [field for field in _SOURCES if source.get(field) is not None]
+        if given and one.get("value"):
+            yield place, "a variable has a value or a valueFrom, not both"
+        elif len(given) > 1:
+            yield place, f"valueFrom has {' and '.join(given)}: it takes one of them"
+        if reference := source.get("fieldRef"):
+            yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
+        if reference := source.get("resourceFieldRef"):
+            yield from resource_of_container((*place, "resourceFieldRef"), reference)
+    for index, one in enumerate(items(container.get("envFrom"))):
+        if one.get("configMapRef") is not None and one.get("secretRef") is not None:
+            yield (*way, "envFrom", index), "envFrom has configMapRef and secretRef: it takes one of them"
+
+
+_FIELDS_OF_VARIABLES: Final = frozenset(
+    (
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.host",  # the old name of nodeName
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    )
+)
+FIELDS_OF_FILES: Final = frozenset(
+    ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
+)
+_SUBSCRIPT: Final = re.compile(r"(.+?)\['(.*)'\]\Z", re.DOTALL)
+_OF_CONTAINERS: Final = frozenset(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
+)
+_DIVISORS: Final = frozenset(("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))))
+
+
+def field_of_pod(place: Path, reference: Part, fields: Iterable[str]) -> Iterator[Said]:
+    """A fieldRef: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
+    path = str(reference.get("fieldPath") or "")
+    if (reference.get("apiVersion") or "v1") != "v1":
+        yield (*place, "apiVersion"), f'the fields of a pod are those of v1, not of "{reference["apiVersion"]}"'
+    elif part := _SUBSCRIPT.match(path):
+        key = part[2].lower() if part[1] == "metadata.annotations" else part[2]
+        if part[1] not in ("metadata.labels", "metadata.annotations") or not object_names.qualified(key):
+            yield (*place, "fieldPath"), f"\"{path}\" names no field: write metadata.labels['KEY'] or metadata.annotations['KEY']"
+    elif path and path not in fields:
+        yield (*place, "fieldPath"), f'"{path}" can\'t be asked for here: only {", ".join(sorted(fields))}'
+
+
+def resource_of_container(place: Path, reference: Part) -> Iterator[Said]:
+    """A resourceFieldRef."""
+    resource = str(reference.get("resource") or "")
+    if resource and resource not in _OF_CONTAINERS and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield (*place, "resource"), f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and the like'
+    try:
+        divisor = quantities.canonical(reference.get("divisor") or 0)
+    except ValueError as wrong:
+        yield (*place, "divisor"), str(wrong)
+        return
+    if divisor != "0" and divisor not in (("1", "1m") if resource.endswith(".cpu") else _DIVISORS):
+        known = "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
+        yield (*place, "divisor"), f"the divisor of {resource} is {known}, not {divisor}"
+
+
+def _handler(place: Path, handler: Part) -> Iterator[Said]:
+    name = str(place[-1])
+    given = [one for one in _HANDLERS if handler.get(one) is not None]
+    if len(given) > 1:
+        yield place, f"{name} has {' and '.join(given)}: it takes one of them"
+    for one in ("httpGet", "tcpSocket", "grpc"):
+        port = section(handler.get(one)).get("port")
+        if port is not None and (problem := wrong_port(port, named=one != "grpc")):
+            yield (*place, one, "port"), problem
+    for index, header in enumerate(items(section(handler.get("httpGet")).get("httpHeaders"))):
+        if not _HEADER.match(str(header.get("name") or "")):
+            yield (*place, "httpGet", "httpHeaders", index, "name"), f'"{header.get("name")}" is no name of a header'
+    if name in _PROBES:
+        yield from _counts_of_probe(place, handler)
+
+
+_HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
+
+
+def _counts_of_probe(place: Path, probe: Part) -> Iterator[Said]:
+    for field in _COUNTS:
+        if (probe.get(field) or 0) < 0:
+            yield (*place, field), f"{field} is {probe[field]}: it can't be below 0"
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and place[-1] == "readinessProbe":
+        yield (*place, "terminationGracePeriodSeconds"), "a readinessProbe ends nothing: remove terminationGracePeriodSeconds"
+    elif grace is not None and grace <= 0:
+        yield (*place, "terminationGracePeriodSeconds"), f"terminationGracePeriodSeconds is {grace}: it must be above 0"
+
+
+def wrong_port(port: Any, *, named: bool = True) -> str:
+    """What is wrong with a port that is meant by number or name; empty if nothing."""
+    if isinstance(port, int):
+        return "" if 0 < port < 65536 else f"{port} is no port: write a number from 1 to 65535"
+    return "" if named and object_names.port_name(str(port)) else f'"{port}" is neither a port nor the name of one'
+
+
+def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
+    """Init containers end; only those with restartPolicy Always, sidecars, are watched while they run."""
+    if container.get("restartPolicy") == "Always":
+        return
+    for field in (*_PROBES, "lifecycle"):
+        if container.get(field) is not None:
+            yield (*way, field), f"an init container takes {field} only with restartPolicy: Always"
+    for index, policy in enumerate(items(container.get("resizePolicy"))):
+        if policy.get("restartPolicy") == "RestartContainer":
+            yield (*way, "resizePolicy", index), "an init container is not started again: write restartPolicy: NotRequired"
+
+
+def _restarts(way: Path, container: Part) -> Iterator[Said]:
+    rules = items(container.get("restartPolicyRules"))
+    if rules and container.get("restartPolicy") is None:
+        yield (*way, "restartPolicyRules"), "restartPolicyRules need a restartPolicy beside them"
+    if len(rules) > 20:
+        yield (*way, "restartPolicyRules"), f"{len(rules)} rules are too many: at most 20"
+    for index, rule in enumerate(rules):
+        if rule.get("exitCodes") is None:
+            yield (*way, "restartPolicyRules", index), "the rule needs exitCodes"
+    resources = set[str]()
+    for index, policy in enumerate(items(container.get("resizePolicy"))):
+        name = str(policy.get("resourceName"))
+        if name not in ("cpu", "memory") or name in resources:
+            yield (*way, "resizePolicy", index), f'"{name}" can\'t be resized here: only cpu and memory, each once'
+        resources.add(name)
+
+
+def _ports(way: Path, container: Part) -> Iterator[Said]:
+    for index, port in enumerate(items(container.get("ports"))):
+        for field in ("containerPort", "hostPort"):
+            number = port.get(field)
+            if number is not None and not (0 < number < 65536 or (field == "hostPort" and number == 0)):
+                yield (*way, "ports", index, field), f"{number} is no port: write a number from 1 to 65535"
+
+
+_ALWAYS_FINE: Final = frozenset(("name", "mountPath", "readOnly"))
+
+
+def _mounts(way: Path, container: Part) -> Iterator[Said]:
+    privileged = section(container.get("securityContext")).get("privileged") is True
+    for index, mount in enumerate(items(container.get("volumeMounts"))):
+        if mount.keys() <= _ALWAYS_FINE:
+            continue
+        place = (*way, "volumeMounts", index)
+        below = {field: str(mount.get(field) or "") for field in ("subPath", "subPathExpr")}
+        for field, path in below.items():
+            if path and (problem := wrong_descent(path)):
+                yield (*place, field), problem
+        if all(below.values()):
+            yield place, "a mount has a subPath or a subPathExpr, not both"
+        spread = mount.get("mountPropagation")
+        if spread == "Bidirectional" and not privileged:
+            yield (*place, "mountPropagation"), "mountPropagation Bidirectional is for privileged containers only"
+        if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
+            if not mount.get("readOnly"):
+                yield (*place, "recursiveReadOnly"), "recursiveReadOnly needs readOnly: true"
+            if spread not in (None, "None"):
+                yield (*place, "recursiveReadOnly"), f"recursiveReadOnly and mountPropagation {spread} exclude each other"
+
+
+def wrong_descent(path: str) -> str:
+    """What is wrong with a path that must stay below where it starts; empty if nothing."""
+    if path.startswith("/"):
+        return f'"{path}" must be relative'
+    return f'"{path}" must not lead up with ".."' if ".." in path.split("/") else ""
+
+
+def users(place: Path, context: Part, fields: Iterable[str]) -> Iterator[Said]:
+    """Numbers of users and groups."""
+    for field in fields:
+        number = context.get(field)
+        if number is not None and (problem := wrong_user(number)):
+            yield (*place, field), problem
+
+
+def wrong_user(number: int) -> str:
+    """What is wrong with the number of a user or a group; empty if nothing."""
+    return "" if 0 <= number <= _USER_AT_MOST else f"{number} is no user or group: a number from 0 to {_USER_AT_MOST}"
+
+
+def profiles(place: Path, context: Part) -> Iterator[Said]:
+    """The security profiles of a container or a pod: a file goes with the type Localhost, and with no other."""
+    for field in ("seccompProfile", "appArmorProfile"):
+        profile = section(context.get(field))
+        file = profile.get("localhostProfile")
+        if file is None:
+            continue
+        where = (*place, field, "localhostProfile")
+        if profile.get("type") != "Localhost":
+            yield where, f"a localhostProfile goes with the type Localhost, not with {profile.get('type')}"
+        elif field == "seccompProfile" and (problem := wrong_descent(file)):
+            yield where, problem
+        elif field == "appArmorProfile" and (file != file.strip() or len(file.encode()) > 4095):
+            yield where, "the name of the profile has blanks around it, or more than 4,095 bytes"
+
+
+def _privileges(place: Path, context: Part, spec: Part) -> Iterator[Said]:
+    if context.get("allowPrivilegeEscalation") is False:
+        added = section(context.get("capabilities")).get("add") or ()
+        if context.get("privileged"):
+            yield (*place, "allowPrivilegeEscalation"), "a privileged container can't have allowPrivilegeEscalation: false"
+        if "CAP_SYS_ADMIN" in added:
+            yield (
+                (*place, "allowPrivilegeEscalation"),
+                "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each other",
+            )
+    mount = context.get("procMount")
+    if mount == "Unmasked" and spec.get("hostUsers") is not False:
+        yield (*place, "procMount"), "procMount Unmasked needs hostUsers: false in the pod"
+
+
+NOT_OF_WINDOWS: Final = (
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "runAsUser",
+    "runAsGroup",
+)
+_NOT_OF_WINDOWS: Final = (
+    *NOT_OF_WINDOWS,
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+)
+
+
+def _not_of_windows(place: Path, context: Part) -> Iterator[Said]:
+    for field in _NOT_OF_WINDOWS:
+        if context.get(field) is not None:
+            yield (*place, field), f"{field} can't be set in a pod for Windows"
+
+
+def _files_of_variables(way: Path, container: Part, spec: Part) -> Iterator[Said]:
+    """A variable out of a file: the file is in an emptyDir of the pod."""
+    for index, one in enumerate(items(container.get("env"))):
+        reference = (one.get("valueFrom") or {}).get("fileKeyRef")
+        if reference is not None:
+            name = reference.get("volumeName")
+            volumes = (volume for volume in items(spec.get("volumes")) if volume.get("name") == name)
+            if next((volume.get("emptyDir") for volume in volumes), None) is None:
+                yield (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"), f'"{name}" is no emptyDir of the pod'

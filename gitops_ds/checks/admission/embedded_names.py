@@ -1,0 +1,137 @@
+"""DS011: names that stand inside an object: of what it refers to, of variables, keys, gates and hosts.
+
+pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.engine.rule import (
+    containers,
+    items,
+    pod_path,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.objects import Body, Path
+
+Said = tuple[Path, str]
+Part = Mapping[str, Any]
+
+# Printable ASCII without "=", since Kubernetes 1.32.
+_VARIABLE: Final = re.compile(r"[ -<>-~]+\Z")
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+\Z")
+_SUBDOMAINS: Final = ("serviceAccountName", "serviceAccount", "priorityClassName", "runtimeClassName", "nodeName")
+_LABELS: Final = ("hostname", "subdomain")
+_GATES: Final = (("readinessGates", "conditionType"), ("schedulingGates", "name"))
+
+
+def names(body: Body) -> Iterator[Said]:
+    """Every name in an object that the API server looks at, but those of itself."""
+    path = pod_path(body)
+    if path is not None:
+        for way, spec in pod_specs(body):
+            yield from _of_pod(way, spec)
+        for way, container in containers(body):
+            if "env" in container or "envFrom" in container:
+                yield from _of_variables(way, container)
+        return
+    look = _OF_KIND.get(str(body.get("kind")))
+    if look:
+        yield from look(body)
+
+
+def _of_pod(way: Path, spec: Part) -> Iterator[Said]:
+    for field in _SUBDOMAINS:
+        name = spec.get(field)
+        if field == "serviceAccount" and spec.get("serviceAccountName"):
+            continue  # it is not read then
+        empty_is_a_name = field == "runtimeClassName" and name == ""
+        if (name or empty_is_a_name) and not object_names.subdomain(name):
+            yield (*way, field), f'"{name}" is no name of an object'
+    for field in _LABELS:
+        if (name := spec.get(field)) and not object_names.label(name):
+            yield (*way, field), f'"{name}" is no name of a host: lower-case letters, digits and dashes'
+    if chosen := spec.get("nodeSelector"):
+        yield from object_names.pairs((*way, "nodeSelector"), chosen)
+    yield from _of_lists(way, spec)
+
+
+def _of_lists(way: Path, spec: Part) -> Iterator[Said]:
+    for field, key in _GATES:
+        for index, one in enumerate(items(spec.get(field))):
+            if not object_names.qualified(str(one.get(key) or "")):
+                yield (*way, field, index, key), f'"{one.get(key)}" is no name of a condition'
+    for index, alias in enumerate(items(spec.get("hostAliases"))):
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            if not object_names.subdomain(name or ""):
+                yield (*way, "hostAliases", index, "hostnames", number), f'"{name}" is no name of a host'
+    for index, one in enumerate(items(spec.get("resourceClaims"))):
+        if not object_names.label(str(one.get("name") or "")):
+            yield (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is no name'
+
+
+def _of_variables(way: Path, container: Part) -> Iterator[Said]:
+    for index, one in enumerate(items(container.get("env"))):
+        if (name := one.get("name")) and not _VARIABLE.match(name):
+            yield (*way, "env", index, "name"), f'"{name}" is no name of a variable: printable ASCII without "="'
+        if source := one.get("valueFrom"):
+            for field in ("configMapKeyRef", "secretKeyRef"):
+                if reference := source.get(field):
+                    yield from _reference((*way, "env", index, "valueFrom", field), reference)
+    for index, one in enumerate(items(container.get("envFrom"))):
+        if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
+            yield (*way, "envFrom", index, "prefix"), f'"{prefix}" can\'t begin the name of a variable: printable ASCII without "="'
+        for field in ("configMapRef", "secretRef"):
+            if reference := one.get(field):
+                yield from _reference((*way, "envFrom", index, field), reference, ("name",))
+
+
+def _reference(place: Path, reference: Part, fields: tuple[str, ...] = ("name", "key")) -> Iterator[Said]:
+    name, key = reference.get("name"), reference.get("key")
+    if name and not object_names.subdomain(name):
+        yield (*place, "name"), f'"{name}" is no name of an object'
+    if "key" in fields and key and not key_of_data(key):
+        yield (*place, "key"), f'"{key}" is no key of a ConfigMap or Secret: letters, digits, ".", "-" and "_"'
+
+
+def key_of_data(key: str) -> bool:
+    """Whether a text can be a key of a ConfigMap or a Secret."""
+    return len(key) <= 253 and _KEY.match(key) is not None and key != "." and not key.startswith("..")
+
+
+def _of_data(body: Body) -> Iterator[Said]:
+    for field in ("data", "binaryData", "stringData"):
+        for key in section(body.get(field)):
+            if not key_of_data(key):
+                yield (field, key), f'"{key}" is no key: letters, digits, ".", "-" and "_", at most 253 of them'
+
+
+def _of_service(body: Body) -> Iterator[Said]:
+    spec = section(body.get("spec"))
+    yield from object_names.pairs(("spec", "selector"), section(spec.get("selector")))
+    for index, port in enumerate(items(spec.get("ports"))):
+        if (name := port.get("name")) and not object_names.label(name):
+            yield ("spec", "ports", index, "name"), f'"{name}" is no name of a port: lower-case letters, digits and dashes'
+
+
+def _of_binding(body: Body) -> Iterator[Said]:
+    name = str(section(body.get("roleRef")).get("name") or "")
+    if name in (".", "..") or "/" in name or "%" in name:
+        yield ("roleRef", "name"), f'"{name}" is no name of a role: it may not hold "/" or "%"'
+    for index, one in enumerate(items(body.get("subjects"))):
+        if one.get("kind") == "ServiceAccount" and one.get("name") and not object_names.subdomain(one["name"]):
+            yield ("subjects", index, "name"), f'"{one["name"]}" is no name of a service account'
+
+
+_OF_KIND: Final = {
+    "ConfigMap": _of_data,
+    "Secret": _of_data,
+    "Service": _of_service,
+    "RoleBinding": _of_binding,
+    "ClusterRoleBinding": _of_binding,
+}

@@ -1,0 +1,148 @@
+"""Names, labels and annotations that an API server takes. https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.checks.engine.rule import (
+    at,
+    containers,
+    items,
+    pod_path,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.objects import Body, Path, group_of
+
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+_QUALIFIED: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
+_PORT_NAME: Final = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+
+_RBAC: Final = "rbac.authorization.k8s.io/"
+_ONE_LABEL: Final = frozenset({"Namespace", "Service"})
+_ANNOTATIONS_AT_MOST: Final = 256 * 1024
+
+
+def names(body: Body) -> Iterator[tuple[Path, str]]:
+    """Names of the object, its namespace, containers, ports and volumes; keys and values of labels; size of annotations."""
+    yield from _metadata(body)
+    path = pod_path(body)
+    if path is None:
+        return
+    if path:
+        yield from _labels((*path, "metadata"), section(at(body, (*path, "metadata"))))
+        yield from pairs(("spec", "selector", "matchLabels"), section(at(body, ("spec", "selector", "matchLabels"))))
+    for way, container in containers(body):
+        if problem := _no_label(container.get("name")):
+            yield (*way, "name"), problem
+        for index, port in enumerate(items(container.get("ports"))):
+            name = port.get("name")
+            if name and not port_name(name):
+                hint = "at most 15 lower-case letters, digits and single dashes, with a letter among them"
+                yield (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
+    for way, spec in pod_specs(body):
+        for index, volume in enumerate(items(spec.get("volumes"))):
+            if problem := _no_label(volume.get("name")):
+                yield (*way, "volumes", index, "name"), problem
+
+
+_FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
+
+
+def _is_of_whole_cluster(body: Body) -> bool:
+    """Whether objects of the kind have no namespace: the API server drops one that they name."""
+    known = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
+    return known is not None and not known.namespaced
+
+
+def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
+    metadata = section(body.get("metadata"))
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if isinstance(name, str) and str(body.get("apiVersion", "")).startswith(_RBAC):
+        if name in (".", "..") or "/" in name or "%" in name:
+            yield ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
+    elif body.get("kind") in _ONE_LABEL:
+        if problem := _no_label(name):
+            yield ("metadata", "name"), problem
+    elif name and isinstance(name, str) and not subdomain(name):
+        hint = "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        yield ("metadata", "name"), f'"{name}" is no name: {hint}'
+    prefix = metadata.get("generateName")
+    of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
+    if prefix and ("/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))):
+        yield ("metadata", "generateName"), f'"{prefix}" can\'t begin a name'
+    if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
+        yield ("metadata", "namespace"), problem
+    for index, one in enumerate(metadata.get("finalizers") or ()):
+        if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
+            yield ("metadata", "finalizers", index), f'"{one}" is no name of a finalizer'
+    yield from _labels(("metadata",), metadata)
+
+
+def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
+    yield from pairs((*path, "labels"), section(metadata.get("labels")))
+    annotations = section(metadata.get("annotations"))
+    for key in annotations:
+        if not qualified(key.lower()):
+            yield (*path, "annotations", key), f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}'
+    size = sum([len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()])
+    if size > _ANNOTATIONS_AT_MOST:
+        yield (*path, "annotations"), f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken"
+
+
+def pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
+    """What is wrong with the keys and values of labels."""
+    for key, value in labels.items():
+        if not qualified(key):
+            yield (*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}'
+        if not label_value(value or ""):
+            hint = "at most 63 letters, digits, dashes, dots and underscores, with a letter or digit at each end"
+            yield (*path, key), f'"{value}" is no value of a label: {hint}'
+
+
+_QUALIFIED_HINT: Final = "at most 63 letters, digits, dashes, dots and underscores, after a domain and a slash if need be"
+
+
+@lru_cache(4096)  # manifests repeat the same few keys and values
+def qualified(key: str) -> bool:
+    """Whether a text can be the key of a label: a name, or a DNS subdomain, a slash and a name."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
+        return False
+    return len(name) <= 63 and _QUALIFIED.match(name) is not None
+
+
+@lru_cache(4096)
+def label_value(value: str) -> bool:
+    """Whether a text can be the value of a label."""
+    return value == "" or (len(value) <= 63 and _QUALIFIED.match(value) is not None)
+
+
+@lru_cache(4096)
+def label(name: str) -> bool:
+    """Whether a text is a DNS label, as names of containers, volumes and namespaces are."""
+    return len(name) <= 63 and _LABEL.match(name) is not None
+
+
+@lru_cache(4096)
+def subdomain(name: str) -> bool:
+    """Whether a text is a DNS subdomain, as names of most objects are."""
+    return len(name) <= 253 and _SUBDOMAIN.match(name) is not None
+
+
+@lru_cache(4096)
+def port_name(name: str) -> bool:
+    """Whether a text can be the name of a container's port."""
+    return _PORT_NAME.match(name) is not None
+
+
+def _no_label(name: Any) -> str:
+    """What is wrong with a name that must be a DNS label; nothing where there is none."""
+    if not name or not isinstance(name, str) or label(name):
+        return ""
+    return f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or digit at each end'

@@ -1,0 +1,195 @@
+"""What an API server refuses in a pod beyond its shape: amounts, tolerations, ports, volumes.
+
+ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import quantities
+from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.engine.rule import (
+    Told,
+    at,
+    containers,
+    items,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path
+
+_AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
+    "ResourceQuota": (("spec", "hard"),),
+    "PersistentVolume": (("spec", "capacity"),),
+    "PersistentVolumeClaim": (("spec", "resources", "requests"), ("spec", "resources", "limits")),
+    "RuntimeClass": (("overhead", "podFixed"),),
+}
+
+
+def amounts(body: Body) -> Iterator[Told]:
+    """DS010: every quantity can be read, and none is below nothing."""
+    for path, value in _quantities(body):
+        try:
+            amount = quantities.parse(value)
+        except ValueError as wrong:
+            meant = _meant(str(value))
+            yield (path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),))) if meant else (path, str(wrong))
+        else:
+            if amount.numerator < 0:  # comparing fractions takes ten times as long
+                yield path, f"{value} is below nothing"
+
+
+_SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
+# By their small letters; a small m is a thousandth, and written so.
+_SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")}
+
+
+def _meant(text: str) -> str:
+    """The quantity of which a text is a slip of the pen: a suffix in small letters, with a B of bytes, or apart; else empty."""
+    found = _SLIP.match(text)
+    return f"{found[1]}{_SUFFIXES[found[2].lower()]}" if found else ""
+
+
+def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
+    for place in _AMOUNTS.get(str(body.get("kind")), ()):
+        yield from _said(place, at(body, place))
+    for way, container in containers(body):
+        yield from _of_resources(way, container)
+    for path, spec in pod_specs(body):
+        yield from _said((*path, "overhead"), spec.get("overhead"))
+        yield from _of_resources(path, spec)
+        for index, volume in enumerate(items(spec.get("volumes"))):
+            if (claim := section(volume.get("ephemeral")).get("volumeClaimTemplate")) is not None:
+                yield from _of_resources(
+                    (*path, "volumes", index, "ephemeral", "volumeClaimTemplate", "spec"), section(claim.get("spec"))
+                )
+            limit = section(volume.get("emptyDir")).get("sizeLimit")
+            if limit is not None:
+                yield (*path, "volumes", index, "emptyDir", "sizeLimit"), limit
+
+
+def _of_resources(way: Path, holder: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    if resources := section(holder.get("resources")):
+        for field in ("requests", "limits"):
+            yield from _said((*way, "resources", field), resources.get(field))
+
+
+def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
+    for name, value in section(amounts).items():
+        if value is not None:
+            yield (*place, name), value
+
+
+_INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
+
+
+def tolerations(body: Body) -> Iterator[Told]:
+    """DS304: tolerations that can't be meant."""
+    for path, spec in pod_specs(body):
+        for index, one in enumerate(items(spec.get("tolerations"))):
+            way = (*path, "tolerations", index)
+            key, operator, value = one.get("key") or "", one.get("operator") or "Equal", one.get("value") or ""
+            if key and not object_names.qualified(key):
+                yield (*way, "key"), f'"{key}" is no key of a taint'
+            if not key and operator != "Exists":
+                message = "a toleration without a key needs operator: Exists"
+                yield (way, message) if value else (way, message, _written((*way, "operator"), "Exists"))
+            if operator == "Exists" and value:
+                message = f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                # What was said of the value still holds: no more taints are tolerated than that.
+                equal = _written((*way, "operator"), "Equal")
+                yield (*way, "value"), message, equal if key else _written((*way, "value"), None)
+            if operator == "Equal" and not object_names.label_value(value):
+                yield (*way, "value"), f'"{value}" is no value of a taint'
+            if operator in ("Gt", "Lt") and not _INTEGER.match(value):
+                yield (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
+            if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
+                seconds = (*way, "tolerationSeconds")
+                yield seconds, "tolerationSeconds needs effect: NoExecute", _written(seconds, None)
+
+
+def _written(path: Path, value: str | None) -> Fix:
+    return Fix(f"remove {path[-1]}" if value is None else f"{path[-1]}: {value}", (Mend(path, value),))
+
+
+def host_ports(body: Body) -> Iterator[Told]:
+    """DS515: on the host's network a container port is the host's."""
+    for _, spec in pod_specs(body):
+        if not spec.get("hostNetwork"):
+            continue
+        for way, container in containers(body):
+            for index, port in enumerate(items(container.get("ports"))):
+                host, own = port.get("hostPort"), port.get("containerPort")
+                if way[-2] == "containers" and host and host != own:
+                    path = (*way, "ports", index, "hostPort")
+                    message = f"with hostNetwork the hostPort must be the containerPort, {own}, not {host}"
+                    yield path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
+
+
+def volumes(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS415: every mount has its volume, and every volume one source."""
+    claims = {section(one.get("metadata")).get("name") for one in items(at(body, ("spec", "volumeClaimTemplates")))}
+    for path, spec in pod_specs(body):
+        named = {volume.get("name") for volume in items(spec.get("volumes"))} | claims
+        for index, volume in enumerate(items(spec.get("volumes"))):
+            sources = [field for field, value in volume.items() if field != "name" and value is not None]
+            if len(sources) > 1:
+                yield (
+                    (*path, "volumes", index),
+                    f'the volume "{volume.get("name")}" has {" and ".join(sources)}: it takes one of them',
+                )
+        for way, container in containers(body):
+            for field in ("volumeMounts", "volumeDevices"):
+                for index, mount in enumerate(items(container.get(field))):
+                    if mount.get("name") not in named:
+                        known = ", ".join(sorted(str(name) for name in named)) or "none"
+                        message = f'there is no volume "{mount.get("name")}": the pod has {known}'
+                        yield (*way, field, index, "name"), message
+
+
+def once(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS414: names of containers and ports, ports of the host and places of mounts are one's own (twins in a list: the schema)."""
+    for path, spec in pod_specs(body):
+        seen = {one.get("name") for one in items(spec.get("initContainers"))}
+        ports: set[tuple[Any, ...]] = set()
+        for index, one in enumerate(items(spec.get("containers"))):
+            if one.get("name") in seen:
+                yield (
+                    (*path, "containers", index, "name"),
+                    f'an init container is called "{one.get("name")}" too: rename one of them',
+                )
+        for way, container in containers(body):
+            yield from _ports_once(way, container, ports if way[-2] == "containers" else set())
+            yield from _mounts_once(way, container)
+
+
+def _ports_once(way: Path, container: Mapping[str, Any], taken: set[tuple[Any, ...]]) -> Iterator[tuple[Path, str]]:
+    names = set[str]()
+    for index, port in enumerate(items(container.get("ports"))):
+        name, place = port.get("name"), (*way, "ports", index)
+        if name and name in names:
+            yield (*place, "name"), f'another port is called "{name}" too: rename one of them'
+        names.add(name)
+        if not (host := port.get("hostPort")):
+            continue
+        which = (port.get("protocol") or "TCP", port.get("hostIP") or "", host)
+        if which in taken:
+            yield (*place, "hostPort"), f"the pod takes the port {host} of the host a second time"
+        taken.add(which)
+
+
+def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    places, named = set[str](), set[str]()
+    for field, key in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+        for index, mount in enumerate(items(container.get(field))):
+            path, name = mount.get(key), mount.get("name")
+            if path and path in places:
+                yield (*way, field, index, key), f'"{path}" is taken by another volume already'
+            if field == "volumeDevices" and name in named:
+                yield (*way, field, index, "name"), f'the volume "{name}" is mounted already: a device is used once'
+            places.add(path)
+            named.add(name)

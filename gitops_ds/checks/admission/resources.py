@@ -1,0 +1,135 @@
+"""What containers and pods may ask for: names of resources, whole amounts, huge pages, claims, a pod's own bounds.
+
+validateResourceRequirements and validatePodResources in pkg/apis/core/validation/validation.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from gitops_ds.apimachinery import quantities
+from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.engine.rule import containers, items, pod_specs, section
+from gitops_ds.model.objects import Body, Path
+
+Said = tuple[Path, str]
+Part = Mapping[str, Any]
+
+_OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
+_OF_PODS: Final = frozenset(("cpu", "memory"))
+_HUGE: Final = "hugepages-"
+_GROUPS: Final = ("containers", "initContainers")
+
+
+def known(amounts: Any) -> dict[str, Fraction]:
+    """The amounts that can be read, as the API server rounds them, to which none is zero; DS010 tells of the others."""
+    found: dict[str, Fraction] = {}
+    for name, value in section(amounts).items():
+        try:
+            found[name] = Fraction(0) if value is None else quantities.parse(value)
+        except ValueError:
+            continue
+    return found
+
+
+def requests_within_limits(body: Body) -> Iterator[Said]:
+    """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for as it is limited."""
+    for way, container in containers(body):
+        if resources := section(container.get("resources")):
+            yield from _asked((*way, "resources"), resources)
+    for path, spec in pod_specs(body):
+        for name, amount in known(spec.get("overhead")).items():
+            if name not in _OF_CONTAINERS:
+                yield from _resource((*path, "overhead", name), name, amount)
+        if resources := section(spec.get("resources")):
+            yield from _asked((*path, "resources"), resources)
+            yield from _of_whole_pod(path, spec, resources)
+
+
+def _asked(way: Path, resources: Part) -> Iterator[Said]:
+    requests, limits = known(resources.get("requests")), known(resources.get("limits"))
+    for name, wanted in requests.items():
+        limit, path = limits.get(name), (*way, "requests", name)
+        if limit is None:
+            if whole(name):
+                yield path, f"{name} can't be shared: give it a limit of the same amount"
+        elif wanted > limit:
+            said = resources["requests"][name], resources["limits"][name]
+            yield path, f"the request of {said[0]} {name} is more than its limit of {said[1]}"
+        elif whole(name) and wanted != limit:
+            yield path, f"{name} can't be shared: its request must be its limit, {resources['limits'][name]}"
+    for field, amounts in (("requests", requests), ("limits", limits)):
+        for name, amount in amounts.items():
+            if name in _OF_CONTAINERS:
+                continue
+            yield from _resource((*way, field, name), name, amount)
+    if not _OF_PODS & {*requests, *limits} and any(name.startswith(_HUGE) for name in (*requests, *limits)):
+        yield way, "huge pages need cpu or memory beside them"
+
+
+def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Said]:
+    if name.startswith(_HUGE):
+        try:
+            page = quantities.parse(name.removeprefix(_HUGE))
+        except ValueError:
+            yield path, f'"{name}" names no size of a page, such as hugepages-2Mi'
+            return
+        if page <= 0 or page.denominator != 1 or amount % page:
+            yield path, f"{name} comes in whole pages"
+    elif "/" not in name:
+        yield (
+            path,
+            f'a container has no resource "{name}": cpu, memory, ephemeral-storage, hugepages-SIZE, or DOMAIN/NAME for a device',
+        )
+    elif not object_names.qualified(name) or ("kubernetes.io/" not in name and not _is_device(name)):
+        yield path, f'"{name}" is no name of a resource'
+    elif whole(name) and (amount * 1000) % 1000:
+        yield path, f"{name} comes in whole pieces"
+
+
+def _is_device(name: str) -> bool:
+    return not name.startswith("requests.") and object_names.qualified("requests." + name)
+
+
+def whole(name: str) -> bool:
+    """Whether a resource can't be shared: huge pages, and what is not Kubernetes' own."""
+    return name.startswith(_HUGE) or ("/" in name and "kubernetes.io/" not in name)
+
+
+def _of_whole_pod(path: Path, spec: Part, resources: Part) -> Iterator[Said]:
+    for field in ("requests", "limits"):
+        for name in section(resources.get(field)):
+            if name not in _OF_PODS and not name.startswith(_HUGE):
+                yield (*path, "resources", field, name), f"a pod as a whole has cpu, memory and hugepages-SIZE, not {name}"
+    limits = known(resources.get("limits"))
+    for index, one in enumerate(items(spec.get("containers"))):
+        for name, limit in known(section(one.get("resources")).get("limits")).items():
+            if name in limits and limit > limits[name]:
+                yield (*path, "containers", index, "resources", "limits", name), f"the limit of {name} is more than that of the pod"
+    requests = known(resources.get("requests"))
+    for name in requests:
+        asked = (known(section(one.get("resources")).get("requests")).get(name, 0) for one in items(spec.get("containers")))
+        if sum(asked) > requests[name]:
+            yield (*path, "resources", "requests", name), f"the containers ask for more {name} than the pod"
+    if resources.get("claims"):
+        yield (*path, "resources", "claims"), "claims are a container's, not a pod's"
+
+
+def claims(body: Body) -> Iterator[Said]:
+    """DS006: claims that a pod has, each meant once."""
+    for path, spec in pod_specs(body):
+        for index, one in enumerate(items(spec.get("resourceClaims"))):
+            if (one.get("resourceClaimName") is None) == (one.get("resourceClaimTemplateName") is None):
+                yield (
+                    (*path, "resourceClaims", index),
+                    "a claim has a resourceClaimName or a resourceClaimTemplateName, one of them",
+                )
+        if not any(section(one.get("resources")).get("claims") for group in _GROUPS for one in items(spec.get(group))):
+            continue
+        named = {one.get("name") for one in items(spec.get("resourceClaims"))}
+        for way, container in containers(body):
+            for index, one in enumerate(items(section(container.get("resources")).get("claims"))):
+                if one.get("name") not in named:
+                    yield (*way, "resources", "claims", index), f'the pod has no claim "{one.get("name")}" in resourceClaims'

@@ -1,0 +1,147 @@
+"""What an API server refuses in a workload beyond its shape: selectors, rollout numbers, what its pods may not ask for.
+
+ValidateDaemonSet, ValidateDeployment and their like in pkg/apis/apps/validation/validation.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gitops_ds.apimachinery import label_selector
+from gitops_ds.checks.engine.rule import Told, at, pod_specs, section
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path
+
+_SELECTING: Final = frozenset({"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet"})
+_PERCENT: Final = re.compile(r"[0-9]+%\Z", re.ASCII)
+_SELECTOR: Final[Path] = ("spec", "selector")
+_LABELS: Final[Path] = ("spec", "template", "metadata", "labels")
+_ROLLING: Final[Path] = ("spec", "updateStrategy", "rollingUpdate")
+_UNAVAILABLE: Final[Path] = (*_ROLLING, "maxUnavailable")
+
+_NAME: Final = "app.kubernetes.io/name"
+# The labels that say who an agent is, in the order in which they are looked for.
+_NAMING: Final = (_NAME, "k8s-app", "app", "name")
+
+
+def selector_matches(body: Body) -> Iterator[Told]:
+    """DS101: the selector must match the labels of the template."""
+    selector = section(at(body, _SELECTOR))
+    if body.get("kind") not in _SELECTING or not _has_conditions(selector):
+        return
+    labels, wanted = section(at(body, _LABELS)), section(selector.get("matchLabels"))
+    for key, value in wanted.items():
+        if (labels.get(key) or "") != (value or "") or key not in labels:
+            says = f'says "{labels[key]}"' if key in labels else "does not have it"
+            message = f"the selector wants the label {key}: {value}, the pod template {says}"
+            yield (*_SELECTOR, "matchLabels", key), message, _labelled(key, value or "")
+    held = {key: str(value or "") for key, value in labels.items()}
+    for index, entry in enumerate(selector.get("matchExpressions") or ()):
+        asked = label_selector.from_body(entry)
+        if not label_selector.matches(asked, held):
+            path = (*_SELECTOR, "matchExpressions", index)
+            message = "the labels of the pod template do not meet this condition of the selector"
+            if asked.operator == "In" and len(asked.values) == 1 and asked.key not in wanted:
+                yield path, message, _labelled(asked.key, asked.values[0])
+            else:
+                yield path, message
+
+
+def _labelled(key: str, value: str) -> Fix:
+    # The selector of an object that is there can't be changed, its pods' labels can.
+    return Fix(f"give the pods the label {key}: {value}", (Mend((*_LABELS, key), value),))
+
+
+def selector_is_said(body: Body) -> Iterator[Told]:
+    """DS102: an empty selector would own every pod of the namespace."""
+    if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
+        return
+    message = "the selector is empty: name the labels of the pod template under matchLabels"
+    labels = section(at(body, _LABELS))
+    key = next((one for one in _NAMING if labels.get(one)), None)
+    name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
+    if not name:
+        yield _SELECTOR, message
+        return
+    key = key or _NAME
+    mends = (Mend((*_SELECTOR, "matchLabels", key), name), Mend((*_LABELS, key), name))
+    yield _SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends)
+
+
+def rollout_moves(body: Body) -> Iterator[Told]:
+    """DS201: with both numbers 0 no pod could ever be replaced."""
+    numbers = _rolling(body)
+    if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
+        message = "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+        yield _UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),))
+
+
+def one_budget(body: Body) -> Iterator[Told]:
+    """DS202: surge asks for maxUnavailable 0, which is 1 where it is not said."""
+    numbers = _rolling(body)
+    if numbers and _counts(numbers[0]) and _counts(numbers[1]):
+        said = section(at(body, _ROLLING)).get("maxUnavailable") is not None
+        why = "" if said else ", which is 1 where it is not said"
+        fix = Fix("maxUnavailable: 0", (Mend(_UNAVAILABLE, 0),), safe=True)
+        yield (*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}", fix
+
+
+def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS204: a count, or per cent up to 100."""
+    if body.get("kind") != "DaemonSet" or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete":
+        return
+    for field in ("maxUnavailable", "maxSurge"):
+        value = section(at(body, _ROLLING)).get(field)
+        if value is not None and _amount(value) is None:
+            yield (*_ROLLING, field), f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%'
+
+
+def always_restarts(body: Body) -> Iterator[Told]:
+    """DS418."""
+    for path, spec in pod_specs(body):
+        policy = spec.get("restartPolicy") or "Always"
+        if body.get("kind") in _SELECTING and policy != "Always":
+            way = (*path, "restartPolicy")
+            message = f"restartPolicy {policy}: the pods of a {body['kind']} can only have Always"
+            yield way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
+
+
+def no_deadline(body: Body) -> Iterator[Told]:
+    """DS419."""
+    for path, spec in pod_specs(body):
+        if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
+            way = (*path, "activeDeadlineSeconds")
+            message = f"a {body['kind']} does not take activeDeadlineSeconds: remove it"
+            yield way, message, Fix("remove activeDeadlineSeconds", (Mend(way),), safe=True)
+
+
+def _has_conditions(selector: Any) -> bool:
+    return bool(selector.get("matchLabels") or selector.get("matchExpressions"))
+
+
+def _rolling(body: Body) -> tuple[int, int] | None:
+    """(maxUnavailable, maxSurge) as numbers or per cent of a DaemonSet that rolls; None where that can't be said."""
+    if body.get("kind") != "DaemonSet" or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete":
+        return None
+    rolling = section(at(body, _ROLLING))
+    unavailable, surge = _amount(_or(rolling.get("maxUnavailable"), 1)), _amount(_or(rolling.get("maxSurge"), 0))
+    return None if unavailable is None or surge is None else (unavailable, surge)
+
+
+def _or(value: Any, default: int) -> Any:
+    return default if value is None else value
+
+
+def _counts(amount: int) -> bool:
+    return amount != 0
+
+
+def _amount(value: Any) -> int | None:
+    """A count or a percentage as a number; None where it is neither, or more than all."""
+    if isinstance(value, int):
+        return value if value >= 0 else None
+    if isinstance(value, str) and _PERCENT.match(value):
+        return int(value[:-1]) if int(value[:-1]) <= 100 else None
+    return None

@@ -1,0 +1,191 @@
+"""DS306: what a node must be. Terms that the API server refuses, that no node can meet, or that nearly every node does.
+
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity: a node must meet one term (OR), and of that
+every expression (AND). ValidateNodeSelector in pkg/apis/core/validation/validation.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import label_selector
+from gitops_ds.checks.admission import object_names, pods
+from gitops_ds.checks.advice import scheduling
+from gitops_ds.checks.engine.rule import (
+    POD,
+    Told,
+    of_daemonsets,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.objects import Body, Path
+
+Spec = Mapping[str, Any]
+
+_NAME: Final = "metadata.name"
+_BY_FIELD: Final = "write it under matchFields of nodeAffinity, or use the label kubernetes.io/hostname"
+_COMPARING: Final = frozenset(("Gt", "Lt"))
+
+
+def terms_can_be_meant(body: Body) -> Iterator[Told]:
+    """The number of values that each operator takes, keys that can be, and one term at least."""
+    for path, spec in pod_specs(body):
+        if not spec.get("affinity"):
+            continue
+        affinity = section(section(spec.get("affinity")).get("nodeAffinity"))
+        way = (*path, "affinity", "nodeAffinity")
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        if required:
+            at = (*way, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+            terms = required.get("nodeSelectorTerms") or ()
+            if not terms:
+                yield at, "no term: write what a node must be, or remove the affinity"
+            for index, term in enumerate(terms):
+                yield from _term((*at, index), section(term), values_too=True)
+        for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+            yield from _weight(place, section(wish))
+            yield from _term((*place, "preference"), section(section(wish).get("preference")), values_too=False)
+        for field in ("podAffinity", "podAntiAffinity"):
+            yield from _among_pods((*path, "affinity", field), section(section(spec.get("affinity")).get(field)))
+
+
+def _weight(place: Path, wish: Spec) -> Iterator[Told]:
+    if not 0 < (wish.get("weight") or 0) <= 100:
+        yield (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
+
+
+def _among_pods(way: Path, affinity: Spec) -> Iterator[Told]:
+    for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        yield from _pod_term((*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term))
+    for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+        yield from _weight(place, section(wish))
+        yield from _pod_term((*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm")))
+
+
+def _pod_term(place: Path, term: Spec) -> Iterator[Told]:
+    if not object_names.qualified(str(term.get("topologyKey") or "")):
+        yield (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
+    for index, name in enumerate(term.get("namespaces") or ()):
+        if not object_names.label(name or ""):
+            yield (*place, "namespaces", index), f'"{name}" is no name of a namespace'
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from pods.selector((*place, field), term.get(field))
+        yield from object_names.pairs((*place, field, "matchLabels"), section(section(term.get(field)).get("matchLabels")))
+    yield from pods.label_keys(place, term)
+
+
+def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
+    for index, one in enumerate(term.get("matchExpressions") or ()):
+        at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
+        yield from _values(at, str(section(one).get("operator")), values)
+        if not object_names.qualified(str(section(one).get("key"))):
+            yield (*at, "key"), f'"{one.get("key")}" is no key of a label'
+        for number, value in enumerate(values if values_too else ()):
+            if not object_names.label_value(value):
+                yield (*at, "values", number), f'"{value}" is no value of a label: no node has it'
+    for index, one in enumerate(term.get("matchFields") or ()):
+        at, field = (*way, "matchFields", index), section(one)
+        if field.get("key") != "metadata.name":
+            yield (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
+        if field.get("operator") not in ("In", "NotIn") or len(field.get("values") or ()) != 1:
+            yield at, "matchFields takes In or NotIn with one value"
+        elif not object_names.subdomain(str(field["values"][0] or "")):
+            yield (*at, "values", 0), f'"{field["values"][0]}" is no name of a node'
+
+
+def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:
+    count = len(list(values))
+    match operator:
+        case "In" | "NotIn" if not count:
+            yield at, f"operator {operator} needs values"
+        case "Exists" | "DoesNotExist" if count:
+            yield (*at, "values"), f"operator {operator} takes no values: remove them, or write In or NotIn"
+        case "Gt" | "Lt" if count != 1:
+            yield at, f"operator {operator} takes one value, not {count}"
+
+
+@of_daemonsets
+def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
+    for key in section(pod.get("nodeSelector")):
+        if key == _NAME:
+            yield (*POD, "nodeSelector", key), "nodeSelector knows labels, and metadata.name is none: no node has it; " + _BY_FIELD
+    if not pod.get("affinity"):
+        return
+    for way, term in scheduling.required_terms(pod):
+        for index, one in enumerate(term.get("matchExpressions") or ()):
+            if section(one).get("key") == _NAME:
+                yield (
+                    (*way, "matchExpressions", index, "key"),
+                    "matchExpressions knows labels, and metadata.name is none; " + _BY_FIELD,
+                )
+
+
+@of_daemonsets
+def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """A term that no node meets, and terms that say no to so little that together they say it to nothing."""
+    if not pod.get("affinity"):
+        return
+    chosen = [Requirement(key, "In", (str(value),)) for key, value in section(pod.get("nodeSelector")).items()]
+    terms = scheduling.required_terms(pod)
+    for way, term in terms:
+        conditions = [label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()]
+        if not conditions and not term.get("matchFields"):
+            yield way, "an empty term matches no node: remove it, or write what a node must be"
+            continue
+        wrong = next(
+            (one for one in conditions if one.operator in _COMPARING and len(one.values) == 1 and not label_selector.is_valid(one)),
+            None,
+        )
+        if wrong:
+            yield (
+                way,
+                f"{wrong.operator} compares whole numbers, not {wrong.values[0]}: no node meets it",
+            )
+        elif key := _contradiction([*chosen, *conditions]):
+            yield way, f"no node can meet all that is asked of its label {key}"
+    if len(terms) > 1 and all(_only_refuses(term) for _, term in terms):
+        message = (
+            "a node needs to meet only one of the terms, and each merely leaves some nodes out: those the other lets in."
+            " Write all into one term"
+        )
+        yield terms[0][0][:-1], message
+
+
+def _only_refuses(term: Spec) -> bool:
+    conditions = term.get("matchExpressions") or ()
+    return (
+        bool(conditions)
+        and not term.get("matchFields")
+        and all(one.get("operator") in ("NotIn", "DoesNotExist") for one in conditions)
+    )
+
+
+def _contradiction(conditions: Iterable[Requirement]) -> str:
+    """The label of which something impossible is asked; empty where a node could meet all."""
+    by_key: dict[str, list[Requirement]] = {}
+    for one in conditions:
+        by_key.setdefault(one.key, []).append(one)
+    return next((key for key, asked in by_key.items() if len(asked) > 1 and not _possible(key, asked)), "")
+
+
+def _possible(key: str, asked: list[Requirement]) -> bool:
+    if label_selector.all_match(asked, {}):
+        return True
+    listed = [set(one.values) for one in asked if one.operator == "In"]
+    if listed:
+        return any(label_selector.all_match(asked, {key: value}) for value in set.intersection(*listed))
+    if any(one.operator == "DoesNotExist" for one in asked):
+        return False  # another condition wants the label, or they would all hold without it
+    above, below = (_bounds(asked, operator) for operator in ("Gt", "Lt"))
+    return not above or not below or max(above) + 1 < min(below)
+
+
+def _bounds(asked: list[Requirement], operator: str) -> list[int]:
+    """The numbers that a label is compared with, where there are any."""
+    numbers = (label_selector.integer(one.values[0]) for one in asked if one.operator == operator and one.values)
+    return [number for number in numbers if number is not None]

@@ -1,0 +1,242 @@
+"""Advice about containers: what they ask for, how they tell that they are ready, which volumes they use.
+
+https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ and
+https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import quantities
+from gitops_ds.checks.engine import phrases
+from gitops_ds.checks.engine.rule import (
+    class_of,
+    containers,
+    items,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path
+
+# What a proposal starts from where nothing is known: the order of size of a node agent.
+_PROPOSED: Final[Mapping[str, str]] = {"cpu": "50m", "memory": "64Mi"}
+_LATENCY: Final = frozenset({"cni", "csi", "dns"})
+_PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+
+
+def requests(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS401: a request, or a limit, which stands in for it."""
+    for _, spec in pod_specs(body):
+        whole = _asked(spec)
+        for way, container in containers(body):
+            asked = _asked(container)
+            missing = [name for name in ("cpu", "memory") if name not in asked and name not in whole]
+            if missing:
+                message = (
+                    f'"{container.get("name")}" asks for no {" and no ".join(missing)}: nothing is kept free for it, and it is'
+                    " among the first to go when a node runs short; measure it, and set the requests"
+                )
+                mends = tuple(Mend((*way, "resources", "requests", name), _PROPOSED[name]) for name in missing)
+                yield (*way, "resources"), message, Fix("ask for what it uses", mends)
+
+
+def memory_limits(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS402: a limit for memory, of the container or of the pod."""
+    for _, spec in pod_specs(body):
+        if _limit(spec, "memory"):
+            continue
+        for way, container in containers(body):
+            if not _limit(container, "memory"):
+                wanted = section(section(container.get("resources")).get("requests")).get("memory") or _PROPOSED["memory"]
+                fix = Fix("allow twice what it asks for", (Mend((*way, "resources", "limits", "memory"), _twice(wanted)),))
+                message = f'"{container.get("name")}" has no memory limit: a leak of it takes the memory of every node; set one'
+                yield (*way, "resources"), message, fix
+
+
+def _twice(amount: Any) -> str:
+    try:
+        return quantities.canonical(f"{math.ceil(quantities.parse(amount) * 2 / 1024)}Ki")
+    except ValueError:  # DS010 tells
+        return "128Mi"
+
+
+def no_cpu_limit(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS404: what others wait for is not throttled."""
+    if class_of(body) in _LATENCY:
+        for way, container in containers(body):
+            if _limit(container, "cpu"):
+                path = (*way, "resources", "limits", "cpu")
+                message = "the CPU limit throttles an agent that every pod of the node waits for; a request is enough"
+                yield path, message, Fix("remove the limit", (Mend(path),))
+
+
+def readiness(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS405: some container of the agent tells when it is ready."""
+    if body.get("kind") != "DaemonSet":
+        return
+    for path, _ in pod_specs(body):
+        if not any(container.get("readinessProbe") for _, container in containers(body)):
+            yield (
+                (*path, "containers", 0),
+                "no container has a readiness probe: a pod is ready once it has started, and a rollout goes on whatever it does",
+            )
+
+
+def liveness(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS406: a container that hangs is started again."""
+    for way, container in _running(body):
+        if not container.get("livenessProbe"):
+            yield way, f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it again'
+
+
+def probes_differ(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS407: what takes a pod out of service does not restart it as soon."""
+    for way, container in _running(body):
+        ready, alive = section(container.get("readinessProbe")), section(container.get("livenessProbe"))
+        if ready and alive and _handler(ready) == _handler(alive) and _patience(alive) <= _patience(ready):
+            message = (
+                "the liveness probe asks what the readiness probe asks, and gives up as soon: what slows all agents down restarts"
+                " all of them at once; let it wait longer, or ask something else"
+            )
+            yield (*way, "livenessProbe"), message
+
+
+def _handler(probe: Mapping[str, Any]) -> Any:
+    return [(name, probe.get(name)) for name in _HANDLERS if probe.get(name) is not None]
+
+
+def _patience(probe: Mapping[str, Any]) -> int:
+    """Seconds until it gives up; the defaults are the API's."""
+    return int(probe.get("periodSeconds") or 10) * int(probe.get("failureThreshold") or 3)
+
+
+def named_ports(body: Body) -> Iterator[tuple[Path, str] | tuple[Path, str, Fix]]:
+    """DS408: a probe's port, by its name, is a port of its container."""
+    for way, container in containers(body):
+        for path, port in _asked_ports(way, container):
+            if isinstance(port, str) and not port.isdigit():
+                known = [one.get("name") for one in items(container.get("ports"))]
+                if port not in known:
+                    named = [str(name) for name in known if name]
+                    message = f'the container has no port "{port}" ({", ".join(named) or "none has a name"}): it is never ready'
+                    meant = named[0] if len(named) == 1 else phrases.nearest(port, named)
+                    if meant:
+                        yield path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
+                    else:
+                        yield path, message
+
+
+def numbered_ports(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS408, by number: it works, and is likely a slip where the container declares others."""
+    for way, container in containers(body):
+        declared = [one.get("containerPort") for one in items(container.get("ports"))]
+        if declared:
+            undeclared = {port: path for path, port in _asked_ports(way, container) if port not in declared}
+            for port, path in undeclared.items():
+                if isinstance(port, int):
+                    yield path, f"the port {port} is not among those that the container declares ({', '.join(map(str, declared))})"
+
+
+def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    for name in _PROBES:
+        probe = container.get(name)
+        if probe:
+            for handler in ("httpGet", "tcpSocket", "grpc"):
+                told = probe.get(handler)
+                # Another host has other ports. https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes
+                if told and not told.get("host"):
+                    yield (*way, name, handler, "port"), told.get("port")
+
+
+def one_success(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS409: only a readiness probe may ask for more than one success."""
+    for way, container in containers(body):
+        for name in ("livenessProbe", "startupProbe"):
+            wanted = section(container.get(name)).get("successThreshold")
+            if wanted not in (None, 0, 1):
+                path = (*way, name, "successThreshold")
+                yield (
+                    path,
+                    f"the successThreshold of a {name} can only be 1, not {wanted}",
+                    Fix("remove it", (Mend(path),), safe=True),
+                )
+
+
+def timeouts_within_periods(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS409: a probe ends before the next one starts."""
+    for way, container in containers(body):
+        for name in _PROBES:
+            probe = section(container.get(name))
+            period, timeout = probe.get("periodSeconds") or 10, probe.get("timeoutSeconds") or 1
+            if timeout > period:
+                path = (*way, name, "timeoutSeconds")
+                message = f"a probe may take {timeout} s and comes every {period} s: give it less time than that"
+                yield path, message, Fix("wait no longer than the period", (Mend(path, period),))
+
+
+# A loop of a shell around a sleep of minutes: `while true; do collect; sleep 3600; done`.
+_LOOP: Final = re.compile(r"\b(?:while|until)\b.*\bsleep\s+(?:\d{3,}|\d+(?:\.\d+)?[mhd]\b)", re.DOTALL)
+
+
+def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS319: work that comes at times is a CronJob's, or a timer's of the node."""
+    if body.get("kind") != "DaemonSet":
+        return
+    for way, container in _running(body):
+        for field in ("command", "args"):
+            if _LOOP.search(" ".join(map(str, items(container.get(field))))):
+                message = (
+                    "a loop around a sleep keeps a pod on every node for work that comes at times: a CronJob where any node"
+                    " will do, a timer of the node's operating system where each must"
+                )
+                yield (*way, field), message
+
+
+def used_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS415: every volume of the pod is mounted somewhere."""
+    for path, spec in pod_specs(body):
+        if not spec.get("volumes"):
+            continue
+        used = {
+            mount.get("name")
+            for _, container in containers(body)
+            for field in ("volumeMounts", "volumeDevices")
+            for mount in items(container.get(field))
+        }
+        for index, volume in enumerate(items(spec.get("volumes"))):
+            if volume.get("name") not in used:
+                way = (*path, "volumes", index)
+                message = f'no container mounts the volume "{volume.get("name")}": remove it'
+                yield way, message, Fix("remove the volume", (Mend(way),), safe=True)
+
+
+def bounded_memory_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS420: a volume in memory says how large it may become."""
+    for path, spec in pod_specs(body):
+        for index, volume in enumerate(items(spec.get("volumes"))):
+            empty = section(volume.get("emptyDir"))
+            if empty.get("medium") == "Memory" and empty.get("sizeLimit") is None:
+                way = (*path, "volumes", index, "emptyDir")
+                message = f'the volume "{volume.get("name")}" is memory without a bound, on every node: set a sizeLimit'
+                yield way, message, Fix("set a bound", (Mend((*way, "sizeLimit"), "64Mi"),))
+
+
+def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The containers that go on: no init containers but sidecars."""
+    return ((way, one) for way, one in containers(body) if way[-2] == "containers" or one.get("restartPolicy") == "Always")
+
+
+def _asked(holder: Mapping[str, Any]) -> set[str]:
+    """The names of what it asks for; a limit is a request where none is said."""
+    resources = section(holder.get("resources"))
+    return {*section(resources.get("requests")), *section(resources.get("limits"))}
+
+
+def _limit(holder: Mapping[str, Any], name: str) -> Any:
+    return section(section(holder.get("resources")).get("limits")).get(name)

@@ -1,0 +1,45 @@
+"""Secrets that are written out where everybody with the repository reads them. No message here repeats a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.checks.engine.rule import Told, containers, items
+from gitops_ds.model.objects import Body, Path
+from gitops_ds.redaction import patterns
+
+_OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
+
+
+def no_secrets(body: Body) -> Iterator[Told]:
+    """DS514: no secret is written out in a variable, an argument or a ConfigMap."""
+    if body.get("kind") == "ConfigMap":
+        data = body.get("data")
+        for name, value in data.items() if isinstance(data, Mapping) else ():
+            if isinstance(value, str) and patterns.certain(str(name), value):
+                yield ("data", str(name)), f"{name} looks like a secret, and the repository keeps it for ever: {_INSTEAD}"
+        return
+    for way, container in containers(body):
+        for index, variable in enumerate(items(container.get("env"))):
+            value = variable.get("value")
+            if isinstance(value, str) and patterns.certain(str(variable.get("name")), value):
+                message = (
+                    f"the variable {variable.get('name')} looks like a secret, and the repository keeps it for ever: {_INSTEAD}"
+                )
+                yield (*way, "env", index, "value"), message
+        for field in ("command", "args"):
+            yield from _arguments((*way, field), container.get(field))
+
+
+_INSTEAD: Final = "take it from a Secret, and replace it, for it has been read"
+
+
+def _arguments(way: Path, given: Any) -> Iterator[Told]:
+    for index, argument in enumerate(given or ()):
+        option = _OPTION.match(argument) if isinstance(argument, str) else None
+        name, value = option.groups() if option else ("", argument)
+        if isinstance(value, str) and patterns.certain(name, value):
+            what = f"the option {name}" if name else "the argument"
+            yield (*way, index), f"{what} holds what looks like a secret, and the repository keeps it for ever: {_INSTEAD}"

@@ -1,0 +1,86 @@
+"""Advice about who an agent is: its namespace, its labels, and the labels that its selector holds on to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.checks.engine.rule import SPEC, Told, of_daemonsets, section
+from gitops_ds.model import names
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path, group_of
+
+Spec = Mapping[str, Any]
+
+_LABELS: Final[Path] = ("metadata", "labels")
+_SELECTOR: Final[Path] = (*SPEC, "selector")
+
+# Names of labels, without their domain, whose values change with a release, an environment or a day.
+_RELEASE: Final = (
+    "version",
+    "chart",
+    "hash",
+    "checksum",
+    "config-hash",
+    "commit",
+    "sha",
+    "git-sha",
+    "revision",
+    "build",
+    "tag",
+    "image",
+)
+_CONTROLLERS: Final = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
+_VOLATILE: Final = frozenset((*_RELEASE, *_CONTROLLERS, "date", "timestamp", "env", "environment", "stage"))
+
+
+def own_namespace(body: Body) -> Iterator[Told]:
+    """DS014: an object lies in a namespace of its own (rendering refuses one that has none)."""
+    if section(body.get("metadata")).get("namespace") == "default":
+        kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
+        if kind is None or kind.namespaced:
+            yield (
+                ("metadata", "namespace"),
+                "it goes to the namespace default, where everything lands that names none; give it one of its own",
+            )
+
+
+@of_daemonsets
+def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS015: the labels by which people and tools find what belongs together."""
+    metadata = section(body.get("metadata"))
+    labels, name = section(metadata.get("labels")), metadata.get("name")
+    known = labels.get("app.kubernetes.io/name") or name
+    wanted = {
+        "app.kubernetes.io/name": known,
+        "app.kubernetes.io/part-of": known,
+        "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
+    }
+    missing = {key: value for key, value in wanted.items() if not labels.get(key)}
+    if missing:
+        words = ", ".join(f"{key}: {value}" for key, value in missing.items())
+        mends = tuple(Mend((*_LABELS, key), value) for key, value in missing.items()) if labels else (Mend(_LABELS, missing),)
+        message = f"recommended labels are missing: {', '.join(missing)}"
+        yield (_LABELS if labels else ("metadata",)), message, Fix(words, mends, safe=True)
+
+
+@of_daemonsets
+def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS105: the selector holds on to nothing that changes, for it can't be changed."""
+    selector = section(spec.get("selector"))
+    for key in section(selector.get("matchLabels")):
+        if _volatile(key):
+            yield _told((*_SELECTOR, "matchLabels", key), key)
+    for index, one in enumerate(selector.get("matchExpressions") or ()):
+        if _volatile(str(section(one).get("key"))):
+            yield _told((*_SELECTOR, "matchExpressions", index), one["key"])
+
+
+def _volatile(key: str) -> bool:
+    return key.rpartition("/")[2].lower() in _VOLATILE
+
+
+def _told(path: Path, key: str) -> Told:
+    message = f"the label {key} changes with time, and a selector can't be changed: leave it to the labels of the pod template"
+    return path, message, Fix(f"select without {key} (of a DaemonSet that is there this needs it made anew)", (Mend(path),))

@@ -1,0 +1,100 @@
+"""References to images, read by the grammar of the registries, and what the rules have against some.
+
+https://pkg.go.dev/github.com/distribution/reference and https://kubernetes.io/docs/concepts/containers/images/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from gitops_ds.checks.engine.rule import Check, containers, items
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path
+
+_CACHED: Final = 4096  # a fleet has some hundreds of images, each in many manifests
+
+
+class Reference(NamedTuple):
+    """The parts of a reference; those that it does not name are empty."""
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str
+
+
+@lru_cache(_CACHED)
+def parse(text: str) -> Reference:
+    """What a reference names. A colon before a slash is a port of the registry; after the last slash it starts the tag.
+
+    The first part is a registry where it holds a dot or a colon, or is `localhost`; else it is a part of the repository's path.
+    """
+    name, _, digest = text.partition("@")
+    folder, slash, last = name.rpartition("/")
+    last, _, tag = last.partition(":")
+    path = folder + slash + last
+    first, has_more, rest = path.partition("/")
+    if has_more and ("." in first or ":" in first or first == "localhost"):
+        return Reference(first, rest, tag, digest)
+    return Reference("", path, tag, digest)
+
+
+def _images(body: Body) -> Iterator[tuple[Path, Reference, Mapping[str, Any]]]:
+    for way, container in containers(body):
+        image = container.get("image")
+        if image:
+            yield (*way, "image"), parse(image), container
+
+
+def one_version(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS410: the reference says which version, so that all nodes run the same."""
+    for path, image, container in _images(body):
+        if not image.digest and image.tag in ("", "latest"):
+            what = "the tag latest" if image.tag else "no tag"
+            message = f"{container['image']} has {what}: each node runs what that was when the node pulled it; name a version"
+            yield path, message
+
+
+def by_digest(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS411: a tag can be moved between two nodes of one rollout."""
+    for path, image, container in _images(body):
+        if not image.digest:
+            yield path, f"{container['image']} has no digest: its tag can be moved while a rollout goes on; add @sha256:…"
+
+
+def pulled_once(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+    """DS412: what can't change is not asked for at every start."""
+    for path, image, container in _images(body):
+        if container.get("imagePullPolicy") == "Always" and (image.digest or image.tag not in ("", "latest")):
+            way = (*path[:-1], "imagePullPolicy")
+            message = "every start of a container asks the registry for an image that is fixed: without the registry none starts"
+            yield way, message, Fix("pull it where it is missing", (Mend(way, "IfNotPresent"),))
+
+
+def named_registry(body: Body) -> Iterator[tuple[Path, str]]:
+    """DS413: the reference says which registry."""
+    for path, image, container in _images(body):
+        if not image.registry:
+            message = f"{container['image']} names no registry: each node's settings decide which one is asked; write it out"
+            yield path, message
+
+
+def from_registries(settings: Mapping[str, Any]) -> Check:
+    """DS413 with `registries`: the reference begins with one of them, which may go on with a part of the path (`ghcr.io/acme`)."""
+    allowed = tuple(str(one).rstrip("/") for one in items(settings.get("registries")))
+    if not allowed:
+        return named_registry
+
+    def known_registry(body: Body) -> Iterator[tuple[Path, str]]:
+        yield from named_registry(body)
+        for path, image, container in _images(body):
+            name = f"{image.registry}/{image.repository}/"
+            if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
+                yield (
+                    path,
+                    f"{container['image']} comes from none of the registries that gitops-ds.yaml allows: {', '.join(allowed)}",
+                )
+
+    return known_registry

@@ -1,0 +1,39 @@
+"""Ports that a node's own services have: nobody else can listen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import capacity
+from gitops_ds.checks.engine.rule import POD, items, of_daemonsets
+from gitops_ds.model.objects import Body, Path
+
+# https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and what most nodes run beside that.
+_SERVICES: Final = {
+    22: "sshd",
+    2379: "etcd",
+    2380: "etcd",
+    6443: "kube-apiserver",
+    9100: "node-exporter",
+    10248: "kubelet",
+    10249: "kube-proxy",
+    10250: "kubelet",
+    10255: "kubelet",
+    10256: "kube-proxy",
+    10257: "kube-controller-manager",
+    10259: "kube-scheduler",
+}
+
+
+@of_daemonsets
+def free_of_services(body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """DS609: no port of the node that a service of the node has; the service itself may be an agent."""
+    own = " ".join(str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers")))
+    for protocol, _, port in capacity.host_ports(pod):
+        service = _SERVICES.get(port)
+        if service and service not in own and protocol == "TCP":
+            message = (
+                f"{port}/{protocol} of the node is {service}'s: where that runs, the container can't listen; take another port"
+            )
+            yield (*POD, "containers"), message

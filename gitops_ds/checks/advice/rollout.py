@@ -1,0 +1,205 @@
+"""Advice about how a DaemonSet rolls out: what would hang, what nothing could stop, what can't be taken back.
+
+https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import capacity
+from gitops_ds.checks.engine.rule import (
+    POD,
+    SPEC,
+    Told,
+    class_of,
+    containers,
+    items,
+    of_daemonsets,
+    pod_specs,
+    section,
+)
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path
+
+Spec = Mapping[str, Any]
+
+_STRATEGY: Final[Path] = (*SPEC, "updateStrategy")
+_ROLLING: Final[Path] = (*_STRATEGY, "rollingUpdate")
+_READY_SECONDS: Final[Path] = (*SPEC, "minReadySeconds")
+_GRACE: Final[Path] = (*POD, "terminationGracePeriodSeconds")
+
+_PERCENT: Final = re.compile(r"([0-9]{1,9})%\Z", re.ASCII)
+_SLEEP: Final = re.compile(r"(?:^|[\s;&|/])sleep\s+([0-9]{1,9})s?(?![\w.])", re.ASCII)
+UPDATE_TOGETHER_AT_MOST: Final = {"cni": 10, "csi": 10, "dns": 10}  # per cent
+ALL_BUT_THE_LAST: Final = 99
+_DEFAULT_GRACE: Final = 30
+_LONG_GRACE: Final = 300
+_LONG_BATCH: Final = 600
+
+
+@of_daemonsets
+def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS203: a pod that takes a port of the node has no room beside the one that it shall replace.
+
+    The API server takes it: https://github.com/kubernetes/kubernetes/issues/106417
+    """
+    surge = _rolling(spec).get("maxSurge")
+    if not _some(surge):
+        return
+    taken = next(capacity.host_ports(pod), None)
+    if taken is None:
+        return
+    message = (
+        f"maxSurge makes the new pod while the old one runs, and both want the port {taken[2]}/{taken[0]} of the node: the new one"
+        " stays Pending, and the rollout hangs. Use maxUnavailable"
+    )
+    mends = (Mend((*_ROLLING, "maxUnavailable"), surge), Mend((*_ROLLING, "maxSurge")))
+    yield (*_ROLLING, "maxSurge"), message, Fix(f"maxUnavailable: {surge} in place of maxSurge", mends)
+
+
+@of_daemonsets
+def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS205, where no nodes are known: never all at once, and of a network, storage or DNS agent only a few."""
+    share = _PERCENT.match(str(_rolling(spec).get("maxUnavailable")))
+    if share is None:
+        return
+    together, kind = int(share[1]), class_of(body)
+    most = UPDATE_TOGETHER_AT_MOST.get(kind, ALL_BUT_THE_LAST)
+    if together > most:
+        what = "on every node at once" if together >= 100 else f"on {together}% of the nodes at once"
+        message = f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write {min(most, 10)}% or less"
+        yield (
+            (*_ROLLING, "maxUnavailable"),
+            message,
+            Fix("maxUnavailable: 10%", (Mend((*_ROLLING, "maxUnavailable"), "10%"),)),
+        )
+
+
+@of_daemonsets
+def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS207: under OnDelete a merge changes no pod."""
+    if section(spec.get("updateStrategy")).get("type") == "OnDelete":
+        message = "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate rolls it out"
+        yield (*_STRATEGY, "type"), message, Fix("type: RollingUpdate", (Mend((*_STRATEGY, "type"), "RollingUpdate"),))
+
+
+_WAIT: Final = Fix("minReadySeconds: 10", (Mend(_READY_SECONDS, 10),))
+
+
+@of_daemonsets
+def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS208: a pod that has just become ready may still crash; without any probe DS209 tells."""
+    if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
+        message = (
+            "a pod counts from its first ready moment on, so one that crashes soon after does not stop the rollout; write 10 to 30"
+        )
+        yield _READY_SECONDS, message, _WAIT
+
+
+@of_daemonsets
+def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS209: with no readiness probe and no seconds to wait nothing stops a bad rollout."""
+    if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
+        message = (
+            "blind rollout: with no readiness probe and no minReadySeconds a pod counts as soon as it has started, so a bad image"
+            " goes to every node; write a readinessProbe, and minReadySeconds 10 or more"
+        )
+        yield _READY_SECONDS, message, _WAIT
+
+
+@of_daemonsets
+def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS210: time to end in order, and not so much that every node waits for minutes."""
+    said = pod.get("terminationGracePeriodSeconds")
+    grace = _DEFAULT_GRACE if said is None else said
+    if grace == 0:
+        yield (
+            _GRACE,
+            f"0 kills the agent at once, with what it has not written yet; write the seconds that it needs ({_DEFAULT_GRACE})",
+        )
+    elif grace > _LONG_GRACE:
+        yield _GRACE, f"a rollout may wait {grace} seconds for the old pod, node by node; write {_LONG_GRACE} or less"
+    if not grace:
+        return
+    for index, container in enumerate(items(pod.get("containers"))):
+        hook = section(section(container.get("lifecycle")).get("preStop"))
+        seconds = _sleep(hook)
+        refused = section(hook.get("sleep")) and seconds > grace  # `sleeps_end_in_time` tells
+        if seconds >= grace and not refused:
+            way = (*POD, "containers", index, "lifecycle", "preStop")
+            yield (
+                way,
+                f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: none is left to end in",
+            )
+
+
+def sleeps_end_in_time(body: Body) -> Iterator[Told]:
+    """DS210: a hook's sleep is no longer than the time to end; another one is refused.
+
+    validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
+    """
+    for _, pod in pod_specs(body):
+        said = pod.get("terminationGracePeriodSeconds")
+        grace = _DEFAULT_GRACE if said is None else said
+        for way, container in containers(body):
+            lifecycle = section(container.get("lifecycle"))
+            for name in ("postStart", "preStop") if lifecycle else ():
+                seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
+                if seconds is not None and not 0 <= seconds <= grace:
+                    path = (*way, "lifecycle", name, "sleep", "seconds")
+                    yield path, f"a sleep can take 0 to {grace} seconds, which is terminationGracePeriodSeconds, not {seconds}"
+
+
+def _sleep(hook: Spec) -> int:
+    """How long a hook surely sleeps."""
+    if told := section(hook.get("sleep")).get("seconds"):
+        return int(told)
+    found = _SLEEP.search(" ".join(map(str, items(section(hook.get("exec")).get("command"))))) if hook else None
+    return int(found[1]) if found else 0
+
+
+@of_daemonsets
+def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS211: a revision to go back to is kept."""
+    kept = spec.get("revisionHistoryLimit")
+    if kept in (0, 1):
+        path = (*SPEC, "revisionHistoryLimit")
+        message = (
+            f"with {kept} old revision{'s' if kept == 0 else ''} there may be nothing to roll back to; leave it out (10 are kept)"
+        )
+        yield path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True)
+
+
+@of_daemonsets
+def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+    """DS212: what each batch takes at least leaves a rollout time to end."""
+    probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
+    delay, wait = max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0), spec.get("minReadySeconds") or 0
+    if delay + wait > _LONG_BATCH:
+        message = f"each batch of a rollout takes at least {delay + wait} seconds (probe's delay and minReadySeconds): write less"
+        yield _READY_SECONDS, message
+
+
+def _rolling(spec: Spec) -> Spec:
+    """The numbers of a rollout; none under OnDelete, which does not look at them."""
+    return section(section(spec.get("updateStrategy")).get("rollingUpdate")) if _rolls(spec) else {}
+
+
+def _rolls(spec: Spec) -> bool:
+    return section(spec.get("updateStrategy")).get("type") != "OnDelete"
+
+
+def _some(amount: Any) -> bool:
+    share = _PERCENT.match(str(amount))
+    return bool(int(share[1]) if share else amount)
+
+
+def _has_readiness(pod: Spec) -> bool:
+    return any(section(container).get("readinessProbe") for container in (*items(pod.get("containers")), *_sidecars(pod)))
+
+
+def _sidecars(pod: Spec) -> list[Spec]:
+    return [one for one in items(pod.get("initContainers")) if one.get("restartPolicy") == "Always"]

@@ -1,0 +1,77 @@
+"""What does not belong into a repository: text of a template that nobody filled in, fields that the API server writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+
+from gitops_ds.checks.engine.rule import Told, section
+from gitops_ds.model import names
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Path, group_of
+
+# What Go's templates write for a missing value, and what people write who mean to come back.
+_NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
+# None that opens again on its way: else a text of braces alone would be searched from each of them to its end.
+_TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
+_HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
+# Texts with a language of their own, in which braces are meant: scripts, settings of programs, expressions.
+_OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
+_DATA: Final = frozenset(("data", "stringData", "binaryData"))
+
+
+def filled_in(body: Body) -> Iterator[Told]:
+    """DS012: no place of a template is left; most objects are told apart from the bytes alone."""
+    if not _is_kubernetes(body):
+        return
+    text = orjson.dumps(body)
+    if any(hint in text for hint in _HINTS):
+        for path, value, free in _texts(body, (), False):
+            found = _NEVER_MEANT.search(value) or (None if free else _TEMPLATE.search(value))
+            if found:
+                yield path, f'"{found[0]}" is left of a template: give it a value'
+
+
+def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:
+    """Every text, the way to it, and whether it is of a language of its own."""
+    if isinstance(value, str):
+        yield path, value, free
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if path or key not in _DATA:
+                yield from _texts(inner, (*path, key), free or key in _OWN_LANGUAGE)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*path, index), free)
+
+
+_SERVERS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
+_SERVERS_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", names.TEMPLATE_GENERATION)
+
+
+def only_what_is_wanted(body: Body) -> Iterator[Told]:
+    """DS013: no field that the API server writes; empty ones, as generators leave them, mean nothing."""
+    metadata = section(body.get("metadata"))
+    for field in _SERVERS:
+        if metadata.get(field):
+            yield _of_the_server(("metadata", field))
+    if (annotations := metadata.get("annotations")) and isinstance(annotations, dict):
+        for key in _SERVERS_ANNOTATIONS:
+            if key in annotations:
+                yield _of_the_server(("metadata", "annotations", key))
+    if body.get("status") and _is_kubernetes(body):
+        yield _of_the_server(("status",))
+
+
+def _of_the_server(path: Path) -> Told:
+    message = f"{path[-1]} is written by the cluster, not by you: in a repository it is a difference for ever"
+    return path, message, Fix(f"remove {path[-1]}", (Mend(path),), safe=True)
+
+
+def _is_kubernetes(body: Body) -> bool:
+    """Whether Kubernetes itself says what the fields mean, which is not so of others' kinds and their definitions."""
+    group = group_of(body)
+    return ("." not in group or group.endswith(".k8s.io")) and body.get("kind") != "CustomResourceDefinition"

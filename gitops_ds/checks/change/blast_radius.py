@@ -1,0 +1,68 @@
+"""What a change does to the nodes of a cluster, and where the cluster is not what the base says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gitops_ds.apimachinery import capacity, node_groups
+from gitops_ds.checks.change import regressions
+from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.rule import POD, pod
+from gitops_ds.model.objects import Body, Key, Path, show_path
+
+# What all nodes together may ask for more, in thousandths: 50 cores, 100 GiB.
+_BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
+
+
+def within_budget(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS606: what a change asks for, times its nodes, is little."""
+    for key, manifest in sides.head.items():
+        nodes = sides.after.eligible.get(key, frozenset())
+        was = sides.base.get(key)
+        if not nodes or sides.census is None or (was and was.digest == manifest.digest):
+            continue
+        before = len(sides.before.eligible.get(key, frozenset()))
+        for resource, most in _BUDGET.items():
+            now, then = _asked(manifest.body, resource), _asked(was.body, resource) if was else 0
+            more = now * len(nodes) - then * before
+            if more > most:
+                total, each = regressions.amount(resource, more), regressions.amount(resource, now)
+                message = (
+                    f"+{total} of {resource} over the cluster: {each} on each of {node_groups.said(nodes, sides.census, shown=0)}"
+                )
+                yield key, (*POD, "containers"), message
+
+
+def _asked(body: Body, resource: str) -> int:
+    try:
+        return capacity.requested(pod(body)).get(resource, 0)
+    except ValueError:  # DS010 tells of what is no quantity
+        return 0
+
+
+def keeps_its_nodes(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS705: no node loses an agent that it has, unless the agent as a whole goes."""
+    if sides.census is None:
+        return
+    for key, nodes in sides.after.eligible.items():
+        lost = sides.before.eligible.get(key, frozenset()) - nodes
+        if lost and not any(lost <= sides.after.eligible.get(other, frozenset()) for other in _siblings(key, sides)):
+            message = f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} the agent"
+            yield key, POD, message
+
+
+def _siblings(key: Key, sides: Sides) -> list[Key]:
+    """The other variants of the agent: a node that goes from one to another keeps it."""
+    agent = sides.head[key].agent
+    return [other for other, manifest in sides.head.items() if agent and manifest.agent == agent and other != key]
+
+
+def as_the_base_says(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS708: the cluster has what the base says; told of objects that the change touches."""
+    for key, paths in sides.drift.items():
+        manifest, was = sides.head.get(key), sides.base.get(key)
+        if paths and (manifest is None or was is None or manifest.digest != was.digest):
+            fields = node_groups.listed([show_path(path) for path in paths])
+            message = f"somebody changed {fields} in the cluster: the merge takes that back, or meets a conflict"
+            yield key, paths[0] if manifest else (), message

@@ -1,0 +1,148 @@
+"""What a change takes away from an agent without saying so: a newer image, its place in the queue, its way back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gitops_ds.apimachinery import capacity, label_selector, quantities
+from gitops_ds.checks.advice import images
+from gitops_ds.checks.cluster import references
+from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.cluster_context import FleetTold
+from gitops_ds.checks.engine.rule import POD, items, pod, section
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Body, Key, Path
+
+_TEMPLATE: Final[Path] = ("spec", "template")
+_MOST_GROWTH: Final = 50  # per cent of what was asked for
+_GRACE: Final = 30
+_PRIORITIES: Final = {"": 0, "system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
+_VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
+
+
+def restarts_for_something(sides: Sides) -> Iterator[FleetTold]:
+    """DS704: pods restart because something of theirs changed, not only a label or an annotation."""
+    for key, before, after in sides.rolling():
+        if section(before.get("spec")) == section(after.get("spec")):
+            changed = sorted(_marks(before).items() ^ _marks(after).items())
+            names = ", ".join(dict.fromkeys(name for name, _ in changed))
+            message = f"every pod restarts, and only {names} of the template's metadata changes: put it on the DaemonSet itself"
+            path = (*_TEMPLATE, "metadata")
+            fix = Fix("leave the template's metadata as it was", (Mend(path, before.get("metadata")),))
+            yield key, path, message, fix
+
+
+def _marks(template: Body) -> dict[str, str]:
+    metadata = section(template.get("metadata"))
+    return {str(key): str(value) for part in ("labels", "annotations") for key, value in section(metadata.get(part)).items()}
+
+
+def images_go_forward(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS706: an image stays with its registry, keeps its digest, and is not an older one."""
+    for key, before, after in sides.rolling():
+        old = {name: image for _, name, image in _images(before)}
+        for path, name, image in _images(after):
+            if old.get(name, image) == image:
+                continue
+            was, now = images.parse(old[name]), images.parse(image)
+            told = []
+            if was.registry != now.registry:
+                told.append(f"comes from {now.registry or 'no registry that is named'} instead of {was.registry or 'none named'}")
+            if was.digest and not now.digest:
+                told.append("has lost its digest")
+            if was.repository == now.repository and _older(now.tag, was.tag):
+                told.append(f"goes back from {was.tag} to {now.tag}")
+            if told:
+                yield key, path, f"the image of {name} {' and '.join(told)}: if that is meant, say so in the pull request"
+
+
+def _images(template: Body) -> Iterator[tuple[Path, str, str]]:
+    spec = section(template.get("spec"))
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(items(spec.get(group))):
+            if container.get("image"):
+                yield (*POD, group, index, "image"), str(container.get("name")), str(container["image"])
+
+
+def _older(tag: str, than: str) -> bool:
+    """By the numbers of a version; `1.2.3-rc1` comes before `1.2.3`. Tags that are no versions are not compared."""
+    if not (_VERSION.match(tag) and _VERSION.match(than)):
+        return False
+    return _rank(tag) < _rank(than)
+
+
+def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
+    numbers, dash, rest = tag.lower().removeprefix("v").replace("_", "-").partition("-")
+    early = dash and re.match(r"(alpha|beta|rc|pre|dev)", rest)
+    parts = tuple((int(part), "") if part.isdigit() else (0, part) for part in _PART.findall(rest)) if early else ()
+    return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
+
+
+def asks_for_as_much(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS707: what an agent asks for, its priority and its time to end stay about what they were."""
+    for key, before, after in sides.rolling():
+        was, now = section(before.get("spec")), section(after.get("spec"))
+        for resource, old, new in _requests(was, now):
+            if old and (new - old) * 100 > _MOST_GROWTH * old:
+                message = f"its pod asks for {amount(resource, new)} of {resource}, {amount(resource, old)} before: on every node"
+                yield key, (*POD, "containers"), message
+        priorities = [_priority(sides, str(spec.get("priorityClassName") or "")) for spec in (was, now)]
+        if None not in priorities and (priorities[1] or 0) < (priorities[0] or 0):
+            message = f"its priority goes down from {was.get('priorityClassName')}: it is preempted, and evicted, before others"
+            yield key, (*POD, "priorityClassName"), message
+        times = [_GRACE if (said := spec.get("terminationGracePeriodSeconds")) is None else int(said) for spec in (was, now)]
+        if times[1] < times[0]:
+            message = f"its pod has {times[1]} s to end, {times[0]} s before: is what it must write done by then?"
+            yield key, (*POD, "terminationGracePeriodSeconds"), message
+
+
+def _requests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    try:
+        old, new = capacity.requested(was), capacity.requested(now)
+    except ValueError:  # DS010 tells of what is no quantity
+        return
+    for resource in ("cpu", "memory"):
+        yield resource, old.get(resource, 0), new.get(resource, 0)
+
+
+def _priority(sides: Sides, name: str) -> int | None:
+    found = sides.head.get(Key("scheduling.k8s.io", "PriorityClass", "", name))
+    value = section(found.body if found else None).get("value", _PRIORITIES.get(name))
+    return value if isinstance(value, int) else None
+
+
+def amount(resource: str, thousandths: int) -> str:
+    """An amount as people write it: `40m`, `64Mi`, `2`."""
+    if resource == "cpu":
+        return quantities.canonical(f"{thousandths}m")
+    units = thousandths / 1000
+    for suffix in ("Gi", "Mi", "Ki"):
+        if units >= quantities.BINARY[suffix]:
+            return f"{units / quantities.BINARY[suffix]:.4g}{suffix}"
+    return f"{units:.4g}"
+
+
+def way_back(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+    """DS710: what runs now can be brought back."""
+    for key, before, after in sides.both():
+        if sides.base[key].digest != sides.head[key].digest:
+            for path, message in no_way_back(key, before, after, sides):
+                yield key, path, message
+
+
+def no_way_back(key: Key, before: Body, after: Body, sides: Sides) -> Iterator[tuple[Path, str]]:
+    """Why a DaemonSet can't go back to what the base has, each with the path that is to blame; nothing where it can."""
+    was, now = (section(section(body.get("spec")).get("selector")) for body in (before, after))
+    if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):
+        yield ("spec", "selector"), "there is no way back by a revert: the selector can't be changed in either direction"
+    if section(after.get("spec")).get("revisionHistoryLimit") == 0:
+        path: Path = ("spec", "revisionHistoryLimit")
+        yield path, "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a revert in Git has"
+    for _, kind, name in references.of(pod(before)):
+        needed = Key("", kind, key.namespace, name)
+        if needed in sides.base and needed not in sides.head:
+            message = f"the pods that run now need {needed}, which this change takes away: a rollback without it starts no pod"
+            yield POD, message

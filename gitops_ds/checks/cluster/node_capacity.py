@@ -1,0 +1,145 @@
+"""Whether the agents of a node fit on it, and what they leave for everything else.
+
+What other pods take is not known here: an agent that doesn't fit beside the other agents never fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gitops_ds.apimachinery import (
+    capacity,
+    int_or_percent,
+    node_eligibility,
+    node_groups,
+    node_pools,
+)
+from gitops_ds.apimachinery.capacity import Amounts
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.rule import POD, pod, section, template
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.daemonset import RollingUpdate
+from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.plural import counted
+
+_CONTAINERS: Final[Path] = (*POD, "containers")
+_MOST_OF_A_NODE: Final = 30  # per cent of a node's CPU, memory or pods, for all agents together
+_SYSTEM: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A DaemonSet as its nodes feel it. `surges`: while it is updated a node has two of its pods. `ours`: the repository has it."""
+
+    key: Key
+    asked: Amounts
+    priority: int
+    surges: bool
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Where a DaemonSet has no room beside the agents that go before it: the nodes, by why; `surging`: only while it is updated."""
+
+    key: Key
+    why: str
+    nodes: tuple[str, ...]
+    surging: bool = False
+
+    def said(self, census: Census) -> str:
+        """`does not fit on 6 nodes of pool small: node-a, node-b and 4 more (Insufficient memory)`."""
+        when = "has no room for a second pod while it is updated (maxSurge)" if self.surging else "does not fit"
+        return f"{when} on {node_groups.said(self.nodes, census)} ({self.why})"
+
+
+def misfits(fleet: Fleet) -> tuple[Misfit, ...]:
+    """The DaemonSets that don't fit on some of their nodes; nothing is said of nodes that don't tell what they have.
+
+    Those of a higher priority are placed first, then what the cluster runs already, then by name.
+    """
+    from gitops_ds.model.decision import Room  # of a large module that most checks need nothing of
+
+    found: dict[tuple[Key, str, bool], list[str]] = {}
+    for tenants, room, nodes in _houses(fleet):
+        free = dict(room)
+        for tenant in tenants:
+            why = capacity.misfit(tenant.asked, (), Room(free))
+            surging = not why and tenant.surges
+            twice = {resource: 2 * amount for resource, amount in tenant.asked.items()}
+            why = why or (capacity.misfit(twice, (), Room(free)) if surging else "")
+            if why and tenant.ours:
+                found.setdefault((tenant.key, why, surging), []).extend(nodes)
+            if not why or surging:
+                free = {resource: amount - tenant.asked.get(resource, 0) for resource, amount in free.items()}
+    return tuple(Misfit(key, why, tuple(sorted(nodes)), surging) for (key, why, surging), nodes in sorted(found.items()))
+
+
+def fits(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS605: an agent has room on each of its nodes, beside the other agents."""
+    if fleet.census is not None:
+        for misfit in misfits(fleet):
+            yield misfit.key, _CONTAINERS, misfit.said(fleet.census)
+
+
+def leaves_room(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS607: all agents together leave most of the smallest node to the pods that it is there for."""
+    worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
+    for tenants, room, nodes in _houses(fleet):
+        for resource in ("cpu", "memory", "pods"):
+            has, asked = room.get(resource, 0), sum(tenant.asked.get(resource, 0) for tenant in tenants)
+            share = asked * 100 // has if has else 0
+            if share > max(_MOST_OF_A_NODE, worst.get(resource, (0,))[0]):
+                worst[resource] = (share, tenants, nodes)
+    for resource, (share, tenants, nodes) in worst.items():
+        most = max((one for one in tenants if one.ours), key=lambda one: (one.asked.get(resource, 0), one.key), default=None)
+        if most is not None and fleet.census is not None:
+            where = node_groups.said(nodes, fleet.census)
+            tenancy = counted(len(tenants), "agent takes", "agents together take")
+            message = f"{tenancy} {share}% of the {resource} of {where}; this one asks for the most"
+            yield most.key, _CONTAINERS, message
+
+
+def _houses(fleet: Fleet) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
+    """Nodes that are alike: who lives there, in the order of their priority, and what there is for pods."""
+    census = fleet.census
+    if census is None or not census.room:
+        return
+    living: dict[str, list[Tenant]] = {name: [] for name in census.room}
+    for tenant, nodes in sorted(_tenants(fleet, census), key=lambda one: (-one[0].priority, one[0].ours, one[0].key)):
+        for name in nodes:
+            if name in living:
+                living[name].append(tenant)
+    alike: dict[tuple[object, ...], tuple[list[Tenant], Amounts, list[str]]] = {}
+    for name, tenants in living.items():
+        room = census.room[name]
+        same = (*(tenant.key for tenant in tenants), *room.items())
+        alike.setdefault(same, (tenants, room, []))[2].append(name)
+    yield from alike.values()
+
+
+def _tenants(fleet: Fleet, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
+    classes = {key.name: one.body.get("value") for key, one in fleet.manifests.items() if key.kind == "PriorityClass"}
+
+    def tenant(key: Key, body: Body, *, ours: bool) -> Tenant:
+        spec = section(body.get("spec"))
+        strategy, name = int_or_percent.strategy(spec), str(pod(body).get("priorityClassName") or "")
+        value = _SYSTEM.get(name, classes.get(name))
+        surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.amount > 0
+        return Tenant(key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours)
+
+    for manifest, nodes in fleet.placed():
+        yield tenant(manifest.key, manifest.body, ours=True), nodes
+    for key, body in node_pools.others(census, fleet.manifests):
+        placer = node_eligibility.read(template(body))
+        yield tenant(key, body, ours=False), frozenset(node.name for node in census.nodes if placer.place(node) is Placement.RUN)
+
+
+def _requested(spec: Mapping[str, Any]) -> Amounts:
+    try:
+        return capacity.requested(spec)
+    except ValueError:  # DS010 tells of what is no quantity
+        return {"pods": 1000}

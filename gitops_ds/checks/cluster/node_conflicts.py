@@ -1,0 +1,63 @@
+"""What two agents take of the same node, where only one can have it: ports, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Final
+
+from gitops_ds.apimachinery import capacity, node_groups
+from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_spec
+from gitops_ds.checks.engine.rule import POD, items, section
+from gitops_ds.model.bundle import Manifest
+
+# Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are meant to meet at.
+_SHARED: Final = ("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet", "/lib/modules", "/usr/lib/modules")
+_MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
+
+
+def ports_apart(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS601: no two agents take the same port of the same node."""
+    if fleet.census is None:
+        return
+    ports = {manifest.key: tuple(capacity.host_ports(pod_spec(manifest))) for manifest, _ in fleet.placed()}
+    with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
+    for one, other in combinations(with_ports, 2):
+        shared = next((port for port in ports[one.key] if any(capacity.clash(port, their) for their in ports[other.key])), None)
+        nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
+        if shared and nodes:
+            where = node_groups.said(nodes, fleet.census)
+            message = f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two stays Pending on {where}"
+            yield one.key, (*POD, "containers"), message, other.key
+
+
+def paths_apart(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS608: no two agents write to the same path of the same node."""
+    if fleet.census is None:
+        return
+    written: dict[str, list[tuple[Manifest, int]]] = {}
+    for manifest, _ in fleet.placed():
+        for path, index in _written(pod_spec(manifest)).items():
+            written.setdefault(path, []).append((manifest, index))
+    for path, writers in sorted(written.items()):
+        for (one, index), (other, _) in combinations(writers, 2):
+            nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+            if nodes:
+                where = node_groups.said(nodes, fleet.census)
+                message = f"{other.key} writes to {path} of the same node as well, on {where}: give each a path of its own"
+                yield one.key, (*POD, "volumes", index, "hostPath"), message, other.key
+
+
+def _written(spec: Mapping[str, object]) -> dict[str, int]:
+    """The paths of the node that a container may write to, and the number of each volume."""
+    containers = (*items(spec.get("containers")), *items(spec.get("initContainers")))
+    mounts = [mount for container in containers for mount in items(container.get("volumeMounts"))]
+    writable = {mount.get("name") for mount in mounts if not mount.get("readOnly")}
+    found = {}
+    for index, volume in enumerate(items(spec.get("volumes"))):
+        host = section(volume.get("hostPath"))
+        path = str(host.get("path") or "").rstrip("/")
+        shared = any(path == one or path.startswith(f"{one}/") for one in _SHARED)
+        if path and volume.get("name") in writable and host.get("type") not in _MEETING_POINTS and not shared:
+            found[path] = index
+    return found

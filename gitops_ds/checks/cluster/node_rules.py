@@ -1,0 +1,265 @@
+"""Rules about an agent's nodes: how many are updated at once, and which are missed, taken twice, or meant by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, Final
+
+from gitops_ds.apimachinery import int_or_percent, label_selector, node_groups
+from gitops_ds.checks.advice import images, rollout
+from gitops_ds.checks.engine import phrases
+from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_labels, pod_spec
+from gitops_ds.checks.engine.rule import POD, class_of, items, section
+from gitops_ds.model.bundle import Alternatives, Manifest
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.daemonset import RollingUpdate, Share
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Key, Path
+from gitops_ds.model.plural import counted
+
+_MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
+_MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
+_TENTH: Final = "10%"
+_MOST_AT_ONCE: Final = 25  # per cent of the nodes
+# What a pod is taken to need where nobody measured it, in seconds (as in rollout_simulation), and how long a rollout may take.
+_START, _STOP, _LONGEST = 30, 5, 4 * 3600
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+
+
+def few_of_its_nodes(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or DNS agent a tenth."""
+    for manifest, nodes in fleet.placed():
+        strategy, kind = _strategy(manifest), class_of(manifest.body)
+        if strategy is None or not nodes or fleet.census is None:
+            continue
+        told_without_nodes = rollout.UPDATE_TOGETHER_AT_MOST.get(kind, rollout.ALL_BUT_THE_LAST)
+        share, most = strategy.max_unavailable, rollout.UPDATE_TOGETHER_AT_MOST.get(kind, _MOST_AT_ONCE)
+        if share.percent and not most < share.amount <= told_without_nodes:
+            continue
+        at_once = share.of(len(nodes))
+        if at_once > 1 and at_once * 100 > most * len(nodes):
+            message = (
+                f"maxUnavailable {_shown(share)} takes the agent from {min(at_once, len(nodes)):,} of its"
+                f" {counted(len(nodes), 'node')} at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
+            )
+            yield manifest.key, _MAX_UNAVAILABLE, message, _written(_MAX_UNAVAILABLE, _TENTH)
+
+
+def _written(path: Path, value: str | int) -> Fix:
+    return Fix(f"{path[-1]}: {value}", (Mend(path, value),))
+
+
+def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS206: a rollout ends, and within hours."""
+    for manifest, nodes in fleet.placed():
+        strategy = _strategy(manifest)
+        if strategy is None or not nodes or fleet.census is None:
+            continue
+        unavailable, surge = int_or_percent.limits(strategy, len(nodes))
+        broken = {node.name for node in fleet.census.nodes if not node.ready and node.name in nodes}
+        if broken and not surge and unavailable <= len(broken):
+            message = (
+                f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by "
+                f"{node_groups.said(broken, fleet.census)}, not ready:"
+                " no update would go on; write more"
+            )
+            told, enough = (manifest.key, _MAX_UNAVAILABLE, message), _enough(manifest, len(nodes), len(broken))
+            yield (*told, _written(_MAX_UNAVAILABLE, enough)) if enough else told
+            continue
+        ready = section(manifest.body.get("spec")).get("minReadySeconds") or 0
+        seconds = -(-len(nodes) // (surge or unavailable)) * (_START + ready + (0 if surge else _STOP))
+        if seconds > _LONGEST:
+            message = (
+                f"{surge or unavailable} at a time, {counted(len(nodes), 'node takes', 'nodes take')} about"
+                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
+            )
+            path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
+            quicker = len(nodes) > 10 * (surge or unavailable)
+            yield (manifest.key, path, message, _written(path, _TENTH)) if quicker else (manifest.key, path, message)
+
+
+def _enough(manifest: Manifest, nodes: int, broken: int) -> str | int | None:
+    """A maxUnavailable that those which are not ready don't use up, and that is not too much (DS205); None if there is none."""
+    if nodes > 10 * broken:
+        return _TENTH
+    most = rollout.UPDATE_TOGETHER_AT_MOST.get(class_of(manifest.body), _MOST_AT_ONCE)
+    return broken + 1 if (broken + 1) * 100 <= most * nodes else None
+
+
+def _strategy(manifest: Manifest) -> RollingUpdate | None:
+    strategy = int_or_percent.strategy(section(manifest.body.get("spec")))
+    return strategy if isinstance(strategy, RollingUpdate) else None
+
+
+def _shown(share: Share) -> str:
+    return f"{share.amount}%" if share.percent else str(share.amount)
+
+
+def known_labels(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS307: an agent that no node has the labels for; which label it is."""
+    census = fleet.census
+    if census is None:
+        return
+    for manifest in fleet.daemonsets:
+        placer = fleet.placers[manifest.key]
+        if any(placer.selects(group[0]) for group in fleet.groups) or any(map(placer.selects, census.nodes)):
+            continue
+        spec = pod_spec(manifest)
+        for path, key, values in _asked(spec):
+            complaint = _nobody_has(key, values, census)
+            if complaint:
+                fix = _meant(path, key, values, census)
+                taken = path[-2] == "nodeSelector" and fix and fix.mends[0].key in section(spec.get("nodeSelector"))
+                yield (manifest.key, path, complaint, fix) if fix and not taken else (manifest.key, path, complaint)
+
+
+def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix | None:
+    """The label, or the one value of it, that some node has and that was probably meant."""
+    held = {node.labels[key] for node in census.nodes if key in node.labels}
+    by_name = path[-2] == "nodeSelector"
+    if held:
+        value = phrases.nearest(values[0], held) if len(values) == 1 else None
+        return Fix(f"ask for {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)) if value else None
+    name = phrases.nearest(key, {label for node in census.nodes for label in node.labels})
+    mend = Mend(path, key=name or "") if by_name else Mend((*path, "key"), name)
+    return Fix(f"ask for {name}", (mend,)) if name else None
+
+
+def _asked(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """The labels that a node must have, each with the values that will do (none: any)."""
+    for key, value in section(spec.get("nodeSelector")).items():
+        yield (*POD, "nodeSelector", key), key, (str(value),)
+    affinity = section(section(spec.get("affinity")).get("nodeAffinity"))
+    for term, body in enumerate(items(section(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))):
+        for index, entry in enumerate(items(body.get("matchExpressions"))):
+            asked = label_selector.from_body(entry)
+            if asked.operator in ("In", "Exists"):
+                yield (*_TERMS, term, "matchExpressions", index), asked.key, asked.values
+
+
+def _nobody_has(key: str, values: tuple[str, ...], census: Census) -> str:
+    held = {node.labels[key] for node in census.nodes if key in node.labels}
+    if not held:
+        known = {label for node in census.nodes for label in node.labels}
+        hint = phrases.did_you_mean(key, known)
+        return "" if census.declared and key not in census.keys else f"none of the {_known(census)} has the label {key}{hint}"
+    if not values or held & set(values):
+        return ""
+    hint = phrases.did_you_mean(values[0], held) or f": known are {phrases.one_of(sorted(held)[:5])}"
+    return f"none of the {_known(census)} has the label {key} with the value {phrases.one_of(values)}{hint}"
+
+
+def _known(census: Census) -> str:
+    return f"{len(census.nodes):,} {'declared' if census.declared else 'known'} nodes"
+
+
+def one_platform(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS309: an agent says which system and processor it is for, where its nodes have several."""
+    census = fleet.census
+    if census is None:
+        return
+    labels = {node.name: node.labels for node in census.nodes}
+    for manifest, nodes in fleet.placed():
+        asked = node_groups.keys_of([fleet.placers[manifest.key]])
+        for key, what in (("kubernetes.io/os", "system"), ("kubernetes.io/arch", "processor")):
+            kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
+            if len(kinds) > 1 and key not in asked:
+                path: Path = (*POD, "nodeSelector")
+                message = f"its nodes are {' and '.join(kinds)}: say which {what} it is for with a nodeSelector {key}"
+                # Which processors an image is made for is not known here.
+                linux = "linux" in kinds and Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
+                yield (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
+
+
+def variants_apart(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS602: no node runs an agent twice, as two of its variants."""
+    if fleet.census is None:
+        return
+    for one, other in _variants(fleet):
+        nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+        if nodes:
+            where = node_groups.said(nodes, fleet.census)
+            yield _apart(one, other, where)
+
+
+def _apart(one: Manifest, other: Manifest, where: str) -> FleetTold:
+    for wide, narrow in ((one, other), (other, one)):
+        fix = _leaving_out(pod_spec(wide), pod_spec(narrow))
+        if fix:
+            return wide.key, POD, _TWICE.format(narrow.key, where), fix, narrow.key
+    return one.key, POD, _TWICE.format(other.key, where), other.key
+
+
+_TWICE: Final = "{} is the same agent, and both take {}: leave them out of one, with NotIn in its affinity"
+
+
+def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | None:
+    """What the narrow one picks by one label is left out of the wide one, if that label is all that the narrow one asks more."""
+    asked = {path: (key, values) for path, key, values in _asked(narrow)}
+    required = items(section(section(section(narrow.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    also = {(key, values) for _, key, values in _asked(wide)}
+    more = [one for one in asked.values() if one not in also]
+    written = len(section(narrow.get("nodeSelector"))) + sum(len(items(term.get("matchExpressions"))) for term in required)
+    if len(more) != 1 or len(required) > 1 or written != len(asked) or any(term.get("matchFields") for term in required):
+        return None
+    key, values = more[0]
+    out = {"key": key, "operator": "NotIn", "values": list(values)} if values else {"key": key, "operator": "DoesNotExist"}
+    terms = items(section(section(section(wide.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    if not terms:
+        return Fix(f"leave out the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),))
+    mends = (
+        Mend((*_TERMS, index, "matchExpressions"), [*items(term.get("matchExpressions")), out]) for index, term in enumerate(terms)
+    )
+    return Fix(f"leave out the nodes with {key}", tuple(mends))
+
+
+def _variants(fleet: Fleet) -> Iterable[tuple[Manifest, Manifest]]:
+    """Pairs of DaemonSets that run the same image as the same agent: of one folder, or of one name label in a namespace."""
+    found: dict[tuple[object, ...], list[Manifest]] = {}
+    for manifest, _ in fleet.placed():
+        programs, name = _programs(manifest), pod_labels(manifest).get("app.kubernetes.io/name", "")
+        if manifest.agent:
+            found.setdefault((manifest.agent, programs), []).append(manifest)
+        if name:
+            found.setdefault((manifest.key.namespace, name, programs), []).append(manifest)
+    pairs = (pair for members in found.values() for pair in combinations(members, 2))
+    return {(one.key, other.key): (one, other) for one, other in pairs}.values()
+
+
+def _programs(manifest: Manifest) -> tuple[str, ...]:
+    parsed = (images.parse(str(one.get("image") or "")) for one in items(pod_spec(manifest).get("containers")))
+    return tuple(sorted(image.repository for image in parsed))
+
+
+def variants_everywhere(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS603: each node that an agent counts on has one of its variants."""
+    if fleet.census is None:
+        return
+    for agent, (wanted, never) in fleet.expected.items():
+        members = [manifest for manifest in fleet.daemonsets if manifest.agent == agent]
+        if not members or any(member.key in fleet.unknown for member in members):
+            continue
+        taken = frozenset[str]().union(*(fleet.eligible[member.key] for member in members))
+        counted = (node for node in fleet.census.nodes if _meets(node, wanted) and not _meets(node, (*never, *fleet.ignored)))
+        missed = [node.name for node in counted if node.name not in taken]
+        if missed:
+            where = node_groups.said(missed, fleet.census)
+            message = f"agent {agent} counts on {where}, and no variant may run there: mend the variants, or tolerate the taints"
+            yield members[-1].key, POD, message
+
+
+def _meets(node: Node, terms: Alternatives) -> bool:
+    return any(label_selector.all_match(term, node.labels) for term in terms)
+
+
+def some_node(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS604: every agent is wanted on some node."""
+    if fleet.census is None:
+        return
+    for manifest, nodes in fleet.placed():
+        if not nodes:
+            message = f"none of the {_known(fleet.census)} may run it: its rollout succeeds with no pod at all"
+            yield manifest.key, POD, message

@@ -1,0 +1,60 @@
+"""PriorityClasses of agents: DS313, whether they are there; DS316, whether they hold an agent back.
+
+https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gitops_ds.checks.advice.scheduling import SYSTEM_PRIORITIES
+from gitops_ds.checks.engine import phrases
+from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_spec
+from gitops_ds.checks.engine.rule import POD
+from gitops_ds.model.objects import Body, Key, Path
+
+_PATH: Final[Path] = (*POD, "priorityClassName")
+
+
+def _own(fleet: Fleet) -> Mapping[str, tuple[Key, Body]]:
+    """Those of the repository, by name."""
+    keys = (key for key in fleet.manifests if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass"))
+    return {key.name: (key, fleet.manifests[key].body) for key in keys}
+
+
+def known(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is taken.
+
+    Names that begin with `system-` are Kubernetes' own; others are known where the cluster's classes were read or the repository
+    has such classes, and else taken to be made elsewhere.
+    """
+    own, live = _own(fleet), fleet.priorities
+    there = SYSTEM_PRIORITIES.union(own, live)
+    for manifest in fleet.daemonsets:
+        name = str(pod_spec(manifest).get("priorityClassName") or "")
+        if not name or name in there or not (own or live or name.startswith("system-")):
+            continue
+        whose = "Kubernetes has" if name.startswith("system-") else "cluster and repository have" if live else "the repository has"
+        choice = SYSTEM_PRIORITIES if name.startswith("system-") else {*own, *live}
+        hint = phrases.did_you_mean(name, choice) or f": {whose} {phrases.one_of(sorted(choice))}"
+        yield manifest.key, _PATH, f"there is no PriorityClass {name}{hint}; without it no pod can be made"
+
+
+def held_back(fleet: Fleet) -> Iterator[FleetTold]:
+    """DS316: an agent is not below the pods that name no class, and may take the room that it needs."""
+    own = _own(fleet)
+    for manifest in fleet.daemonsets:
+        name = str(pod_spec(manifest).get("priorityClassName") or "")
+        key, body = own.get(name) or (None, fleet.priorities.get(name))
+        if body is None:
+            continue
+        value = body.get("value")
+        found = []
+        if isinstance(value, int) and value < 0:
+            found.append(f"has the value {value}: pods without any class are scheduled first, and evict this agent")
+        if body.get("preemptionPolicy") == "Never":
+            found.append("never preempts: on a full node the agent stays Pending")
+        if found:
+            message = f"the PriorityClass {name} {'; it '.join(found)}"
+            yield (manifest.key, _PATH, message, key) if key else (manifest.key, _PATH, message)

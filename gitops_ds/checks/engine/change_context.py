@@ -1,0 +1,95 @@
+"""A change: the objects of one cluster as the base has them, and as the head has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold
+from gitops_ds.checks.engine.rule import template
+from gitops_ds.model.bundle import ClusterFacts, Manifest
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import Body, Key, Path
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """One cluster before and after.
+
+    `drift` are the fields that are different in the cluster from what the base says, by object, for whoever has asked the cluster.
+    """
+
+    before: Fleet
+    after: Fleet
+    drift: Mapping[Key, tuple[Path, ...]] = field(default_factory=dict)
+
+    @property
+    def base(self) -> Mapping[Key, Manifest]:
+        """The manifests before."""
+        return self.before.manifests
+
+    @property
+    def head(self) -> Mapping[Key, Manifest]:
+        """The manifests after."""
+        return self.after.manifests
+
+    @property
+    def census(self) -> Census | None:
+        """The cluster's nodes, where they are known."""
+        return self.after.census
+
+    def both(self) -> Iterator[tuple[Key, Body, Body]]:
+        """The DaemonSets that stay, before and after."""
+        for key, manifest in self.head.items():
+            if key.is_daemonset and key in self.base:
+                yield key, self.base[key].body, manifest.body
+
+    def rolling(self) -> Iterator[tuple[Key, Body, Body]]:
+        """The pod templates that change, before and after, of DaemonSets that stay."""
+        for key, before, after in self.both():
+            if self.base[key].digest != self.head[key].digest and template(before) != template(after):
+                yield key, template(before), template(after)
+
+    def gone(self) -> list[Key]:
+        """The DaemonSets that only the base has."""
+        return [key for key in self.base if key.is_daemonset and key not in self.head]
+
+    def come(self) -> list[Key]:
+        """The DaemonSets that only the head has."""
+        return [key for key in self.head if key.is_daemonset and key not in self.base]
+
+
+# The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what more is known.
+ChangeCheck = Callable[[Sides], Iterable[FleetTold]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRule:
+    """A rule over a change. `refused`: the API server would refuse it where the base is applied."""
+
+    id: str
+    severity: Severity
+    refused: bool
+    summary: str
+    check: ChangeCheck
+    on: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a change does to one of a repository's clusters."""
+
+    facts: ClusterFacts
+    sides: Sides
+
+
+@dataclass(frozen=True, slots=True)
+class ReachRule:
+    """A rule over a change of several clusters: it tells the cluster as well. All of them are advice."""
+
+    id: str
+    severity: Severity
+    summary: str
+    check: Callable[[Iterable[Step]], Iterable[tuple[str, Key, Path, str]]]
+    on: bool = True

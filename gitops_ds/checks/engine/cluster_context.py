@@ -1,0 +1,115 @@
+"""All objects of a cluster together, and its nodes where they are known: what rules over a fleet look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gitops_ds.apimachinery import node_eligibility, node_groups
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.checks.engine.rule import pod, section, softened, template
+from gitops_ds.model.bundle import Alternatives, Manifest
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.finding import Fix, Severity
+from gitops_ds.model.objects import Body, Key, Path
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The manifests of one cluster, and its nodes; None where nobody knows them.
+
+    `expected` holds by agent the nodes that it counts on, and those that shall get no pod; `ignored` nodes count for nobody.
+    `priorities` are the PriorityClasses of the cluster by name, empty where they were not read: a cluster always has some.
+    """
+
+    manifests: Mapping[Key, Manifest]
+    census: Census | None = None
+    expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
+    ignored: Alternatives = ()
+    priorities: Mapping[str, Body] = field(default_factory=dict)
+
+    @cached_property
+    def daemonsets(self) -> tuple[Manifest, ...]:
+        """Those that make pods on nodes."""
+        return tuple(manifest for key, manifest in self.manifests.items() if key.is_daemonset)
+
+    @cached_property
+    def placers(self) -> Mapping[Key, Placer]:
+        """By DaemonSet, how it chooses its nodes."""
+        return {one.key: node_eligibility.read(template(one.body)) for one in self.daemonsets}
+
+    @cached_property
+    def groups(self) -> node_groups.Groups:
+        """The nodes, those together that no DaemonSet tells apart by their labels and taints."""
+        return node_groups.groups(self.census.nodes if self.census else (), node_groups.keys_of(self.placers.values()))
+
+    @cached_property
+    def eligible(self) -> Mapping[Key, frozenset[str]]:
+        """By DaemonSet, the names of the nodes that shall run it.
+
+        Without those of which that can't be said: no nodes are known, or only declared ones, and nobody said whether they have a
+        label that the DaemonSet asks for.
+        """
+        if self.census is None:
+            return {}
+        return {
+            key: frozenset(node.name for node in node_groups.placed(placer, self.groups)[Placement.RUN])
+            for key, placer in self.placers.items()
+            if key not in self.unknown
+        }
+
+    @cached_property
+    def unknown(self) -> frozenset[Key]:
+        """The DaemonSets that ask for labels, or names, of which declared nodes say nothing."""
+        census = self.census
+        if census is None or not census.declared:
+            return frozenset()
+        return frozenset(
+            key
+            for key, placer in self.placers.items()
+            if node_groups.keys_of([placer]) - census.keys or placer.node_name or any(term.names for term in placer.terms or ())
+        )
+
+    def placed(self) -> Iterator[tuple[Manifest, frozenset[str]]]:
+        """The DaemonSets with the nodes that shall run them, where that is known."""
+        return ((manifest, self.eligible[manifest.key]) for manifest in self.daemonsets if manifest.key in self.eligible)
+
+
+# The object, the path, a sentence, and how to mend it, or which other object it is about as well, where that is known.
+FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix] | tuple[Key, Path, str, Key] | tuple[Key, Path, str, Fix, Key]
+FleetCheck = Callable[[Fleet], Iterable[FleetTold]]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRule:
+    """A rule over a whole fleet, all of them advice. `on`: it looks without being asked.
+
+    `classes` holds the severities for agents of a class, where they differ. `certain`: what it finds fails in every pod, so it
+    is as loud for everybody.
+    """
+
+    id: str
+    severity: Severity
+    summary: str
+    check: FleetCheck
+    on: bool = True
+    classes: Mapping[str, Severity] = field(default_factory=dict)
+    certain: bool = False
+
+    def severity_for(self, agent_class: str, profile: str) -> Severity:
+        """How loud it is about an agent."""
+        severity = self.classes.get(agent_class, self.severity)
+        return severity if self.certain else softened(severity, agent_class, profile)
+
+
+def pod_spec(manifest: Manifest) -> Mapping[str, Any]:
+    """The spec of a DaemonSet's pods."""
+    return pod(manifest.body)
+
+
+def pod_labels(manifest: Manifest) -> Mapping[str, str]:
+    """The labels of its pods."""
+    labels = section(section(template(manifest.body).get("metadata")).get("labels"))
+    return {str(key): str(value) for key, value in labels.items()}

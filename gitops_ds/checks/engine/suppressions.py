@@ -1,0 +1,208 @@
+"""What somebody answers for: advice that is left alone for a reason, for a time, and is told again when either is gone.
+
+An annotation on the object, a comment on the line, an exception in gitops-ds.yaml. What an API server would refuse can't be left
+alone: no reason makes it take it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from gitops_ds.checks.engine.rule import advice, class_of, items, section
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.objects import Key
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml import parser
+from gitops_ds.yaml.provenance import lookup
+
+UNUSED: Final = advice("DS902", Severity.WARNING, "what is left alone is there", lambda _: ())
+UNANSWERED: Final = advice("DS903", Severity.WARNING, "what is left alone has a reason, and its time", lambda _: ())
+RULES: Final = (UNUSED, UNANSWERED)
+
+_SETTINGS: Final = PurePosixPath("gitops-ds.yaml")
+_ENTRY: Final = re.compile(r"(DS[0-9]{3}(?:\s*,\s*DS[0-9]{3})*)\s*[=:]?\s*(.*)\Z", re.DOTALL)
+_UNTIL: Final = re.compile(r"until\s*[=:]\s*(.*)\Z", re.DOTALL)
+_COMMENT: Final = re.compile(r"(?:^|\s)(#\s*gitops-ds:\s*ignore\b(.*))")
+_NO_VALUE: Final = re.compile(r"\s*(?:#.*)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A rule that is to be left alone: why, until when (as it is written; empty: for good), where that is written, and for what.
+
+    Without a rule the text could not be read, and `reason` is all of it.
+    """
+
+    rule: str
+    reason: str
+    until: str
+    place: Place
+    covers: Callable[[Finding], bool] = field(compare=False)
+
+    def fault(self, today: date) -> str:
+        """What keeps it from being one; empty for a good one. The day that it names is its last."""
+        if not self.rule:
+            return f'"{self.reason}" can not be read: write DS505=reason, or DS505=reason; until=2030-12-31'
+        if not self.reason:
+            return f"{self.rule} is to be left alone without a reason: write why; until then it is told"
+        try:
+            over = bool(self.until) and date.fromisoformat(self.until) < today
+        except ValueError:
+            return f'"{self.until}" is no day: write it as 2030-12-31'
+        return f"{self.rule} was left alone until {self.until}: mend it, or write a new day" if over else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is still to be told, and what somebody has answered for, each with the reason."""
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[tuple[Finding, str], ...]
+
+
+def apply(findings: Iterable[Finding], answers: Iterable[Answer], today: date, judged: Callable[[str], bool]) -> Answered:
+    """Takes the findings away that somebody answers for, and adds what is wrong with the answers themselves.
+
+    `judged`: whether a rule has looked at everything, so that an answer for it that covers nothing is not needed any more. Where
+    anything was refused some rules have not looked, and nothing is said of answers that cover nothing.
+    """
+    given = list(answers)
+    by_rule: dict[str, list[Answer]] = {}
+    for one in given:
+        by_rule.setdefault(one.rule, []).append(one)
+    told: list[Finding] = []
+    suppressed: list[tuple[Finding, str]] = []
+    covering: set[Answer] = set()
+    refused: set[Answer] = set()
+    for finding in findings:
+        covered = [one for one in by_rule.get(finding.rule, ()) if one.covers(finding)]
+        good = next((one for one in covered if not one.fault(today)), None)
+        if finding.refused or good is None:
+            told.append(finding)
+        else:
+            suppressed.append((finding, good.reason))
+        (refused if finding.refused else covering).update(covered)
+    all_looked = not any(finding.refused for finding in told)
+    for one in dict.fromkeys(given):
+        if fault := one.fault(today):
+            told.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
+        elif one in refused:
+            message = f"{one.rule} is refused here, and a reason does not change that: mend it, and remove this"
+            told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+        elif one not in covering and all_looked and judged(one.rule):
+            message = f"{one.rule} has nothing against this any more: remove it"
+            told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+    return Answered(tuple(told), tuple(suppressed))
+
+
+def of(bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]) -> Iterator[Answer]:
+    """Every answer in a repository. `bundles` are those of the clusters that were checked, `ignored` files are no part of it."""
+    each = list(bundles)
+    yield from _annotations(each, snapshot)
+    for path, data in snapshot.files.items():
+        # Most files have none: one search through the bytes decides.
+        if b"gitops-ds:" in data and path.suffix in (".yaml", ".yml") and not ignored(path):
+            yield from _comments(path.as_posix(), data.decode("utf-8", "replace"))
+    yield from _exceptions(each, snapshot)
+
+
+def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Answer]:
+    where: dict[tuple[Key, str], tuple[Manifest, set[str]]] = {}
+    for bundle in bundles:
+        for key, manifest in bundle.manifests.items():
+            text = section(section(manifest.body.get("metadata")).get("annotations")).get(names.IGNORE)
+            if isinstance(text, str):
+                where.setdefault((key, text), (manifest, set()))[1].add(bundle.cluster.name)
+    files = lookup.sources(snapshot) if where else {}
+    for (key, text), (manifest, clusters) in where.items():
+        place = lookup.locate(manifest.origin, ("metadata", "annotations", names.IGNORE), files)
+        yield from _read(text, place, _on_object(key, frozenset(clusters)))
+
+
+def _on_object(key: Key, clusters: frozenset[str]) -> Callable[[Finding], bool]:
+    return lambda finding: finding.object == key and (not finding.cluster or finding.cluster in clusters)
+
+
+def _comments(file: str, text: str) -> Iterator[Answer]:
+    """A comment beside a value is about its line, one on a line of its own about the next line with a value."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        found = _COMMENT.search(line) if "gitops-ds:" in line else None
+        if found:
+            about = number
+            if _NO_VALUE.match(line):
+                about = next((n for n, other in enumerate(lines[number:], number + 1) if not _NO_VALUE.match(other)), number)
+            yield from _read(found[2], Place(file, number, found.start(1) + 1), _on_line(file, about))
+
+
+def _on_line(file: str, line: int) -> Callable[[Finding], bool]:
+    return lambda finding: finding.place is not None and (finding.place.file, finding.place.line) == (file, line)
+
+
+def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Answer]:
+    data = snapshot.files.get(_SETTINGS)
+    if data is None or b"exceptions" not in data:
+        return
+    parsed = parser.read(str(_SETTINGS), data).documents
+    given = section(parsed[0].value).get("exceptions") if parsed else None
+    facts = _Facts(bundles)
+    for index, one in enumerate(items(given)):
+        told = {key: str(value) for key, value in section(one).items() if value is not None}
+        place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
+        yield Answer(told.get("rule", ""), told.get("reason", ""), told.get("until", ""), place, facts.matching(told))
+
+
+class _Facts:
+    """What exceptions ask for beside the finding itself: the environment of a cluster, the class of an object."""
+
+    def __init__(self, bundles: list[Bundle]) -> None:
+        self._environments = {bundle.cluster.name: bundle.cluster.environment for bundle in bundles}
+        if len(bundles) == 1:  # then findings name no cluster
+            self._environments[""] = bundles[0].cluster.environment
+        self._bundles = bundles
+
+    def matching(self, wanted: Mapping[str, str]) -> Callable[[Finding], bool]:
+        def covers(finding: Finding) -> bool:
+            return all(fnmatchcase(self._fact(name, finding), wanted[name]) for name in _CONDITIONS if name in wanted)
+
+        return covers
+
+    def _fact(self, name: str, finding: Finding) -> str:
+        match name:
+            case "object":
+                return str(finding.object or "")
+            case "path":
+                return finding.place.file if finding.place else ""
+            case "environment":
+                return self._environments.get(finding.cluster, "")
+            case _:
+                return self._class(finding.object)
+
+    def _class(self, key: Key | None) -> str:
+        found = (bundle.manifests.get(key) for bundle in self._bundles) if key else ()
+        return next((class_of(manifest.body) for manifest in found if manifest), "")
+
+
+_CONDITIONS: Final = ("object", "path", "environment", "class")
+
+
+def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterator[Answer]:
+    """`DS505=why; until=2030-12-31; DS506=why else`: entries in a row, each perhaps with its last day."""
+    entries: list[list[Any]] = []
+    for part in filter(None, map(str.strip, re.split(r"[;\n]", text))):
+        if (until := _UNTIL.match(part)) and entries:
+            entries[-1][2] = until[1].strip()
+        elif entry := _ENTRY.match(part):
+            entries.append([re.findall(r"DS[0-9]{3}", entry[1]), entry[2].strip().strip('"'), ""])
+        else:
+            entries.append([[""], part, ""])
+    for rules, reason, last in entries or [[[""], text.strip(), ""]]:
+        yield from (Answer(rule, reason, last, place, covers) for rule in rules)

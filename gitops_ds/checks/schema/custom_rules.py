@@ -1,0 +1,74 @@
+"""Rules of a repository's own (DS901): a JSON Schema that objects have to meet. Nothing is ever fetched for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gitops_ds.apimachinery import json_schema
+from gitops_ds.checks.engine.rule import advice
+from gitops_ds.model.bundle import Custom, Manifest
+from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import Path, show_path
+
+RULE: Final = advice("DS901", Severity.ERROR, "objects meet the repository's own rules", lambda _: ())
+_MOST_COMPLAINTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A repository's rules, each with what judges by it; `faults` are those that nobody can judge by, each with why."""
+
+    ready: tuple[tuple[Custom, Any], ...]
+    faults: tuple[tuple[Custom, str], ...]
+
+    def without(self, rule: Custom) -> Rules:
+        """The same rules but one."""
+        return replace(self, ready=tuple(one for one in self.ready if one[0] is not rule))
+
+
+class GaveNoVerdict(Exception):
+    """A rule whose schema can't judge an object; the message says why."""
+
+    def __init__(self, rule: Custom, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+def read(custom: Iterable[Custom]) -> Rules:
+    """The rules, ready to judge."""
+    ready, faults = [], []
+    for rule in custom:
+        fault = _fault(rule)
+        if fault:
+            faults.append((rule, fault))
+        else:
+            ready.append((rule, json_schema.validator(rule.schema)))
+    return Rules(tuple(ready), tuple(faults))
+
+
+def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Path, str]]:
+    """What the repository's rules have against an object. A rule with words of its own says them once.
+
+    Raises GaveNoVerdict for a rule whose schema can't judge the object; `Rules.without` leaves it out.
+    """
+    for rule, judge in rules.ready:
+        if manifest.key.kind not in rule.kinds:
+            continue
+        try:
+            errors = json_schema.errors(judge, manifest.body, 1 if rule.message else _MOST_COMPLAINTS)
+        except json_schema.UnusableSchema as unusable:
+            raise GaveNoVerdict(rule, str(unusable)) from None
+        for error in errors:
+            path = tuple(error.absolute_path)
+            where = show_path(path) or "the object"
+            yield rule, path, f"{rule.name}: {rule.message or f'{where}: {json_schema.shortened(error.message)}'}"
+
+
+def _fault(rule: Custom) -> str:
+    try:
+        json_schema.check_schema(rule.schema)
+    except json_schema.UnusableSchema as unusable:
+        return str(unusable)
+    return ""

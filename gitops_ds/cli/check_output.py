@@ -1,0 +1,232 @@
+"""Where a check is told: `-o FORMAT[=FILE]`, the summary of a step, and what the CI around it says of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import options
+from gitops_ds.model.plural import counted
+
+if TYPE_CHECKING:
+    from gitops_ds.commands.check import run
+    from gitops_ds.commands.check.autofix import Fixed
+    from gitops_ds.commands.check.run import Checked
+    from gitops_ds.model.finding import Finding
+    from gitops_ds.model.impact import NodeImpact
+    from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.redaction.report import Secrets
+    from gitops_ds.report.findings import About, Changed, Replacement, Report, RuleText
+
+FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
+
+
+def parsed(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; without any, what suits the place."""
+    wanted = []
+    for one in given:
+        format, equals, file = one.partition("=")
+        if format not in FORMATS:
+            raise click.BadParameter(f"there is no format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        if equals and not file:
+            raise click.BadParameter(f"{one!r} names no file")
+        wanted.append((format, file))
+    return tuple(wanted) or (("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),)
+
+
+def write(report: Report, about: About, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
+    """Tells the report in every way that is wanted. Raises UsageError where a file can't be written, Refused for a link."""
+    from gitops_ds.report import findings, formats, text
+
+    for format, file in wanted:
+        if file:
+            _into(file, formats.written(formats.Format(format), report, about))
+        elif format == "text":
+            for line, colour in text.lines(report):
+                click.echo(click.style(line, fg=colour) if colour else line)
+        else:
+            click.echo(formats.written(formats.Format(format), report, about).encode(), nl=False)
+    if all(file for _, file in wanted):
+        names = ", ".join(file for _, file in wanted)
+        options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
+    _summarize(report, about)
+
+
+def _into(file: str, text: str) -> None:
+    from gitops_ds.git import atomic_write
+
+    if file == "-":
+        click.echo(text.encode(), nl=False)
+        return
+    try:
+        atomic_write.replace(Path(file), text.encode())
+    except OSError as error:
+        raise click.UsageError(f"-o …={file}: {error.strerror}") from None
+
+
+def _summarize(report: Report, about: About) -> None:
+    """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too many, and all of it is lost."""
+    from gitops_ds.report import markdown
+
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    try:
+        with Path(name).open("ab") as file:
+            page = markdown.as_page(report, about, most=max(markdown.SUMMARY - file.tell(), 0)).encode()
+            if file.tell() + len(page) <= markdown.SUMMARY:
+                file.write(page)
+    except OSError as error:
+        options.say(f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: no summary is written")
+
+
+def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
+    """On stderr: what was fixed, what that restarts, and what was left for which reason."""
+    hidden = _hidden(fixed.checked, [*fixed.done, *(finding for finding, _ in fixed.left)])
+
+    def line(finding: Finding) -> str:
+        words = " ".join(finding.fix.words.split()) if finding.fix else finding.message
+        return f"{finding.place}: {finding.rule}: {words}"
+
+    told = [f"fixed {line(finding)}" for finding in fixed.done]
+    told += [f"restarts the pods of {key} on every node" for key in fixed.restarts]
+    told += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
+    count = f"{len(fixed.done)} fixed in {counted(len(fixed.files), 'file')}"
+    told.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
+    options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in told), quiet=quiet)
+
+
+def _hidden(checked: Checked, told: Sequence[Finding]) -> Secrets:
+    """The secrets in the objects that something is said about, and in those of the same files."""
+    from gitops_ds.redaction import report as redaction_report
+
+    keys = {finding.object for finding in told}
+    files = {finding.place.file for finding in told if finding.place}
+    objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
+    return redaction_report.found_in(held.body for held in objects if held.key in keys or held.origin.base.file in files)
+
+
+def fixable(checked: Checked, *, tried: Sequence[bool]) -> tuple[int, int]:
+    """How many findings have a safe fix, and how many a proposal; none of a kind that was tried."""
+    fixes = [finding.fix for finding in checked.findings if finding.fix]
+    safe = sum(fix.safe for fix in fixes)
+    return (0 if tried[0] else safe), (0 if tried[1] else len(fixes) - safe)
+
+
+def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False) -> Report:
+    """The report of a check; names of files are relative to `root` in the repository.
+
+    `with_fixes`: also how the files would change.
+    """
+    from gitops_ds.commands.check import run
+    from gitops_ds.report import findings
+
+    several = len(checked.prepared) > 1
+    objects = [
+        (one.bundle.cluster.name if several else "", held) for one in checked.prepared for held in one.bundle.manifests.values()
+    ]
+    found = findings.report(
+        checked.findings,
+        {path.as_posix(): data for path, data in checked.snapshot.files.items()},
+        (findings.Checked(cluster, held.key, held.origin.base.file) for cluster, held in objects),
+        hidden=_hidden(checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]),
+        root=root,
+        suppressed=checked.suppressed,
+        replacements=_replacements(checked) if with_fixes else {},
+    )
+    found = replace(found, fixable=fixable)
+    changed = None if checked.changed is None else map(_changed, checked.changed)
+    document, notes = run.document(checked), run.notes(checked)
+    return findings.with_changes(found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ())
+
+
+def _replacements(checked: Checked) -> Mapping[Finding, tuple[Replacement, ...]]:
+    from gitops_ds.commands.check import autofix
+
+    return autofix.replacements(checked)
+
+
+def _drift(checked: Checked) -> Sequence[tuple[str, list[str]]]:
+    from gitops_ds.commands.check import diff
+
+    return diff.drift_lines(checked)
+
+
+def _changed(group: run.Changed) -> Changed:
+    from gitops_ds.commands.check import diff
+    from gitops_ds.report.findings import Changed
+
+    def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
+        return len({name for change in group.changes for name in names(change.nodes)})
+
+    return Changed(
+        group.clusters,
+        tuple("\n".join(diff.lines(change, group)) for change in group.changes),
+        nodes(lambda impact: impact.gained),
+        nodes(lambda impact: impact.lost),
+        nodes(lambda impact: impact.restarted),
+        diff.time_of(group),
+        diff.cost_of(group),
+    )
+
+
+def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
+    """What is known of the run: versions, commit, and where the CI shows files and logs."""
+    from gitops_ds import __version__
+    from gitops_ds.model.finding import Severity
+    from gitops_ds.report.findings import About
+
+    formats = {format for format, _ in given["output"]}
+    commit = snapshot.commit
+    told = About(
+        version=__version__,
+        key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
+        scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
+        head=commit.id[:12] if commit else "",
+        base=given["base"] or "",
+        at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
+        fail_on=Severity(given["fail_on"]),
+        rules=_rules(formats),
+    )
+    # At a desk nothing of this is known, and the code for it takes its time to load.
+    in_job = any(name.startswith(("GITHUB_", "CI_")) for name in os.environ)
+    return _about_job(told, commit.id if commit else "") if in_job else told
+
+
+def _about_job(told: About, commit: str) -> About:
+    from gitops_ds.commands import ci_event
+    from gitops_ds.forges import ci_environment
+
+    merged = ci_environment.checked_out(os.environ)
+    sha = commit or merged
+    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull request is at.
+    head = ci_environment.head(os.environ, ci_event.event(os.environ)) if sha == merged else sha
+    links = (ci_environment.files_link(os.environ, sha), ci_environment.run_link(os.environ))
+    return replace(told, head=head[:12], permalink=links[0], full=links[1])
+
+
+def _rules(formats: Collection[str]) -> dict[str, RuleText]:
+    """What is told of rules, in the formats that tell it: it takes as long to put together as some hundred files to check."""
+    if not {"github", "sarif"}.intersection(formats):
+        return {}
+    from gitops_ds.checks.engine import rule_table
+    from gitops_ds.report.findings import RuleText
+
+    return {
+        rule.id: RuleText(rule.id, rule.summary, rule.severity, rule.refused, _page(rule.id) if "sarif" in formats else "")
+        for rule in rule_table.RULES
+        if rule.on
+    }
+
+
+def _page(rule: str) -> str:
+    from gitops_ds.checks import rule_pages
+
+    page = rule_pages.of(rule)
+    return page.text if page else ""

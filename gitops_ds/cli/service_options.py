@@ -1,0 +1,42 @@
+"""What the commands that steer a service have in common: which service is meant, and how its answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.commands.service_requests import Found, Where
+    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.objects import Body
+
+    Work = Callable[[Cluster, Where, Found], Awaitable[tuple[Body, str]]]
+
+service = options.together(
+    options.option("-C", "--repository", "directory", help="The repository that the service follows; default: the one around you."),
+    options.option("--id", "id", default="", help="The id of the service's state, where a repository has several."),
+    options.connection,
+    options.output("text", "json"),
+    options.common,
+)
+
+
+async def ask(given: dict[str, Any], work: Work) -> Body:
+    """Does the work at the state that is meant, and prints its words, or all as JSON."""
+    from gitops_ds.client import connect
+    from gitops_ds.commands import service_requests
+
+    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    where = service_requests.Where(connection.state_namespace, given["id"], given["directory"])
+    async with connect.opened(connection) as cluster:
+        found = await service_requests.find(cluster, where)
+        body, words = await work(cluster, where, found)
+    if given["output"] == "json":
+        options.show_json(service_requests.as_json(found, body))
+    else:
+        click.echo(words)
+    return body

@@ -1,0 +1,207 @@
+"""Who we are to an API server, and over which wire: the official package's configuration, made ready for aiohttp.
+
+kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the `kubernetes` package, in a process that
+ends when it has answered (`kubeconfig`). What the package lacks is here: one caller at a time asks for a fresh token, only when
+there can be one, and a token that stands in a file is read from it without that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.client import kubeconfig as reader
+from gitops_ds.client.kubeconfig import Found
+
+TOKEN_KEPT_SECONDS = 10.0
+RENEWED_SECONDS_BEFORE_END = 20.0
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(slots=True)
+class Access:
+    """A server's address, its TLS context (None over plain http), the proxy, and the header that says who we are.
+
+    `who` names the credentials in messages: "context prod of /home/me/.kube/config".
+    """
+
+    who: str
+    tls: ssl.SSLContext | None
+    _found: Found
+    _ask: Callable[[], Found]
+    _clock: Callable[[], float] = time.time
+    _asked_at: float = float("-inf")
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def url(self) -> str:
+        """The server's address, without a slash at its end."""
+        return self._found.host
+
+    @property
+    def proxy(self) -> str | None:
+        """The address of the proxy that leads there."""
+        return self._found.proxy
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the server's certificate must have, where it is not the address' own."""
+        return self._found.server_name
+
+    async def authorization(self, *, refuse: str | None = None) -> str | None:
+        """The Authorization header. `refuse`: a header that the server did not take, so ask anew unless someone did already.
+
+        Raises ClusterError when new credentials are needed and there are none.
+        """
+        async with self._lock:
+            if self._is_due(refuse):
+                self._asked_at = self._clock()
+                await asyncio.to_thread(self._renew)
+            return self._found.header
+
+    def _is_due(self, refused: str | None) -> bool:
+        now, found = self._clock(), self._found
+        if 0 <= now - self._asked_at < TOKEN_KEPT_SECONDS:
+            return False
+        if found.token_file:
+            return True
+        ends = found.expires is not None and now > found.expires - RENEWED_SECONDS_BEFORE_END
+        return found.renewable and (ends or (refused is not None and refused == found.header))
+
+    def _renew(self) -> None:
+        if self._found.token_file:
+            with contextlib.suppress(OSError, ValueError):  # it is being replaced: what we have may still do
+                if token := Path(self._found.token_file).read_text().strip():
+                    self._found = replace(self._found, header=f"Bearer {token}")
+            return
+        try:
+            found = self._ask()
+        except errors.ClusterError:
+            if self._found.expires and self._clock() < self._found.expires:
+                return
+            raise
+        if self.tls:
+            _identify(self.tls, found, self.who)
+        self._found = found
+
+
+def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> Access:
+    """The access that kubectl would take: the file named, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
+
+    Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in it, an unreadable certificate.
+    """
+    file = _file(kubeconfig, account)
+    if file is None:
+        who, arguments = "the pod's service account", ["pod", str(account)]
+    else:
+        who = f"context {context} of {file}" if context else file
+        arguments = ["file", file, *([] if context is None else [context])]
+    ask = functools.partial(_asked, who, arguments)
+    found = ask()
+    return Access(who, _tls(found, who), found, ask)
+
+
+def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
+    """The current context of the kubeconfig that `access` would take, empty for none; None for the pod's own account."""
+    file = _file(kubeconfig, account)
+    return None if file is None else str(_answer(file, ["current-context", file])["context"])
+
+
+def _file(kubeconfig: str | None, account: Path) -> str | None:
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    if not file and (account / "token").exists():
+        return None
+    file = file or "~/.kube/config"
+    _must_exist(file)
+    return file
+
+
+def command(arguments: list[str]) -> list[str]:
+    """What is run, seen by everybody on the machine: names of files and contexts, never a secret.
+
+    The program is started by its path, so it does not matter how this package was found; -P keeps modules of the directory that we
+    happen to be in, which may be anybody's repository, out of it.
+    """
+    return [sys.executable, "-P", reader.__file__, *arguments]
+
+
+def _asked(who: str, arguments: list[str]) -> Found:
+    return Found(**_answer(who, arguments)["found"])
+
+
+def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
+    try:
+        ended = subprocess.run(command(arguments), stdout=subprocess.PIPE, check=False)  # noqa: S603  our own program
+        said = json.loads(ended.stdout)
+    except OSError as error:
+        raise errors.ClusterError(f"{who} can't be read: no process for it can be started: {_one_line(error)}") from error
+    except ValueError as error:
+        raise errors.ClusterError(f"{who} can't be read: the process that does it ended without an answer") from error
+    if "problem" in said:
+        raise errors.ClusterError(f"{who}{said['problem']}")
+    return dict(said)
+
+
+def _must_exist(files: str) -> None:
+    if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
+        raise errors.ClusterError(f"no kubeconfig at {files}: name one with --kubeconfig, or set KUBECONFIG")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _tls(found: Found, who: str) -> ssl.SSLContext | None:
+    if not found.host.startswith("https"):
+        return None
+    if found.authority is not None and not found.authority.strip():  # or else the system's authorities would be trusted
+        raise errors.ClusterError(f"{who}: its certificates can't be read: the file of the certificate authority is empty")
+    try:
+        tls = ssl.create_default_context(cadata=found.authority)
+    except (OSError, ValueError) as error:
+        raise errors.ClusterError(f"{who}: its certificates can't be read: {_one_line(error)}") from error
+    _identify(tls, found, who)
+    if not found.verify:
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    # API servers' own certificate authorities often lack a key identifier, which Python 3.13 asks for and Go doesn't.
+    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return tls
+
+
+def _identify(tls: ssl.SSLContext, found: Found, who: str) -> None:
+    """Shows this client certificate from the next connection on."""
+    if found.certificate is None:
+        return
+    try:
+        with _as_file(found.certificate) as certificate, _as_file(found.key or found.certificate) as key:
+            tls.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise errors.ClusterError(f"{who}: its certificates can't be read: {_one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _as_file(secret: str) -> Iterator[str]:
+    """OpenSSL reads keys from files: one in memory, or where the system has none, a private one for that instant."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("pem"), "w") as file:
+            file.write(secret)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile("w") as named:
+            named.write(secret)
+            named.flush()
+            yield named.name

@@ -1,0 +1,78 @@
+"""Opens the cluster that a person means: kubeconfig and context, or the pod's own account."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from gitops_ds import errors
+from gitops_ds.client.fence import Fence
+from gitops_ds.client.request_counter import Tally
+from gitops_ds.model.bundle import ClusterFacts
+from gitops_ds.model.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the cluster; None leaves the choice to kubectl's rules.
+
+    `trusted` are the clusters of the repository whose files may choose the context: those that the person named.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    state_namespace: str = "gitops-ds"
+    trusted: frozenset[str] = frozenset()
+
+    def naming(self, *names: str) -> Connection:
+        """The same, where the person named these clusters."""
+        return replace(self, trusted=frozenset(filter(None, names)))
+
+
+@asynccontextmanager
+async def fenced(connection: Connection, fence: Fence, tally: Tally) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """The cluster behind a fence, and the same without one, with connections of its own: for the lease, and for word to the leader.
+
+    `tally` counts the requests of the first.
+    """
+    from gitops_ds import __version__
+    from gitops_ds.client import config, rest
+    from gitops_ds.client.fence import Fenced
+
+    found = config.access(connection.kubeconfig, connection.context)
+    async with (
+        rest.HttpCluster(found, f"gitops-ds/{__version__}", guard=fence.check, tally=tally) as cluster,
+        rest.HttpCluster(found, f"gitops-ds/{__version__} leader-election") as free,
+    ):
+        yield Fenced(cluster, fence), free
+
+
+@asynccontextmanager
+async def opened(connection: Connection, facts: ClusterFacts | None = None) -> AsyncIterator[Cluster]:
+    """The cluster; where the command line names no context, that of the cluster's file, if the person chose either.
+
+    Raises UsageError for a context that only a file of the repository chooses: it may come from a stranger's change.
+    """
+    from gitops_ds import __version__
+    from gitops_ds.client import config, rest
+
+    context = connection.context or _of_file(connection, facts)
+    async with rest.HttpCluster(config.access(connection.kubeconfig, context), f"gitops-ds/{__version__}") as cluster:
+        yield cluster
+
+
+def _of_file(connection: Connection, facts: ClusterFacts | None) -> str | None:
+    if facts is None or facts.context in {"", "in-cluster"}:
+        return None
+    if facts.name in connection.trusted:
+        return facts.context
+    from gitops_ds.client import config
+
+    current = config.current_context(connection.kubeconfig)
+    if current in {None, facts.context}:  # the pod's own account, or the context that kubectl would take
+        return current
+    raise errors.UsageError(
+        f"clusters/{facts.name}.yaml names the context {facts.context}, and the current context of the kubeconfig is "
+        f"{current or 'not set'}: choose with --cluster {facts.name} or --context"
+    )

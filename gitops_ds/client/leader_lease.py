@@ -1,0 +1,181 @@
+"""Stands for election: looks at a Lease, takes it when it is free, renews it well before its end, gives it back at the end.
+
+What to do is decided by leader_election. The fence around all other writes is moved with every renewal, and closed with the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.client import leader_election
+from gitops_ds.client.fence import Fence
+from gitops_ds.client.leader_election import Candidate
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.leader_election import (
+    LeaderElected,
+    LeaderLost,
+    LeaderSeen,
+    LeaseFailed,
+    StandsBy,
+)
+from gitops_ds.model.objects import LEASE, NAMESPACE, Body
+
+RELEASE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Seconds that never go back (as the fence's), seconds since 1970, and numbers in [0, 1)."""
+
+    steady: Callable[[], float]
+    wall: Callable[[], float]
+    chance: Callable[[], float]
+
+
+class Election:
+    """One candidate. `cluster` is for the lease alone and passes no fence."""
+
+    def __init__(self, cluster: Cluster, candidate: Candidate, fence: Fence, emit: Emit, clocks: Clocks) -> None:
+        """It leads nothing before `run`."""
+        self._cluster, self._candidate, self._fence, self._emit, self._clocks = cluster, candidate, fence, emit, clocks
+        self._turn: Callable[[bool], None] = lambda _: None
+        self._stopping = asyncio.Event()
+        self._complaint = self._holder = ""
+        self._attempted = clocks.steady()
+        self.leads = False
+
+    @property
+    def idle_for(self) -> float:
+        """Seconds since the lease was last looked at or written, in vain or not."""
+        return self._clocks.steady() - self._attempted
+
+    def stop(self) -> None:
+        """Makes `run` give the lease back and return."""
+        self._stopping.set()
+
+    async def run(self, turn: Callable[[bool], None]) -> None:
+        """Until `stop`. `turn` hears at once when this candidate begins (True) and ceases (False) to lead."""
+        self._turn = turn
+        self._emit(StandsBy(*self._names))
+        try:
+            while not self._stopping.is_set():
+                await self._attempt()
+                self._judge()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._pause())
+        finally:
+            self._fence.close()
+        await self._release()
+
+    @property
+    def _names(self) -> tuple[float, str, str, str]:
+        return self._clocks.wall(), self._candidate.namespace, self._candidate.lease, self._candidate.me
+
+    def _pause(self) -> float:
+        return leader_election.pause(self._candidate, self._clocks.steady(), self._clocks.chance())
+
+    async def _attempt(self) -> None:
+        now, complaint = self._clocks.steady(), ""
+        try:
+            async with asyncio.timeout(self._candidate.until - now if self._candidate.leads(now) else None):
+                await self._try()
+        except TimeoutError:
+            complaint = "no answer in time"
+        except errors.ClusterError as error:
+            complaint = str(error)
+        if complaint and complaint != self._complaint:  # said once
+            self._emit(LeaseFailed(*self._names, complaint))
+        self._complaint, self._attempted = complaint, self._clocks.steady()
+
+    async def _try(self) -> None:
+        """The leader writes at once; whoever met another's write looks, and may try once more."""
+        if not (self._candidate.leads(self._clocks.steady()) and self._candidate.version):
+            await self._look()
+        for _ in range(2):
+            sent = self._clocks.steady()
+            body = leader_election.claim(self._candidate, sent, self._clocks.wall())
+            if body is None:
+                return
+            try:
+                written = await self._write(body)
+            except (errors.Conflict, errors.AlreadyExists, errors.NotFound):
+                await self._look()
+                continue
+            self._know(leader_election.wrote(self._candidate, written, sent, self._clocks.steady()))
+            return
+
+    async def _timed(self, request: Coroutine[None, None, Body]) -> Body:
+        """One request, which has a time of its own; how long it took is noted."""
+        began = self._clocks.steady()
+        try:
+            async with asyncio.timeout(self._candidate.patience):
+                return await request
+        finally:
+            self._candidate = leader_election.took(self._candidate, self._clocks.steady() - began)
+
+    async def _look(self) -> None:
+        try:
+            request = self._cluster.get(LEASE, self._candidate.namespace, self._candidate.lease)
+            found: Body | None = await self._timed(request)
+        except errors.NotFound:
+            found = None
+        self._know(leader_election.saw(self._candidate, found, self._clocks.steady()))
+
+    async def _write(self, body: Body) -> Body:
+        if self._candidate.version:
+            return await self._timed(self._cluster.replace(LEASE, body))
+        try:
+            return await self._timed(self._cluster.create(LEASE, body))
+        except errors.NotFound:
+            with contextlib.suppress(errors.AlreadyExists):
+                namespace = {"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": self._candidate.namespace}}
+                await self._timed(self._cluster.create(NAMESPACE, namespace))
+            raise
+
+    def _know(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._fence.move(candidate.until)
+        self._judge()
+
+    def _judge(self) -> None:
+        """Tells who leads, when that is another one than before."""
+        candidate = self._candidate
+        leads, was = candidate.leads(self._clocks.steady()), self.leads
+        self.leads = leads
+        if leads and not was:
+            self._emit(LeaderElected(*self._names))
+            self._turn(True)
+        elif was and not leads:
+            self._fence.close()
+            self._turn(False)
+            another = candidate.holder not in ("", candidate.me)
+            why = f"{candidate.holder} holds it" if another else self._complaint or "it was not renewed in time"
+            self._emit(LeaderLost(*self._names, why))
+        if candidate.holder not in ("", self._holder, candidate.me):
+            self._emit(LeaderSeen(*self._names, candidate.holder))
+        self._holder = candidate.holder
+
+    async def _release(self) -> None:
+        """So that another takes it at once. Nothing of ours is on its way any more."""
+        self._turn(False)
+        if self.leads:
+            with contextlib.suppress(errors.ClusterError, TimeoutError):
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self._give_back()
+
+    async def _give_back(self) -> None:
+        """A renewal whose reply was lost has changed the version: then the lease is read and written once more."""
+        for _ in range(2):
+            body = leader_election.release(self._candidate, self._clocks.wall())
+            if body is None:
+                return
+            try:
+                await self._cluster.replace(LEASE, body)
+                return
+            except errors.Conflict:
+                await self._look()

@@ -1,0 +1,439 @@
+"""A real API server behind the `Cluster` protocol: JSON over aiohttp, bodies left as they came.
+
+Lists are read in pages, watches as a stream of lines. 429 and 503 are waited out a few times where the server says how long; a
+request whose credentials were refused is sent once more with fresh ones. Nothing else is retried here: that is the loops' decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import contextlib
+import copy
+import random
+import socket
+import time
+import urllib.parse
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import msgspec
+import orjson
+import yarl
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import field_projection, revisions
+from gitops_ds.client import status_errors
+from gitops_ds.client.body_interning import Shelf
+from gitops_ds.client.config import Access
+from gitops_ds.client.reconnect_throttle import Pace
+from gitops_ds.client.request_counter import Tally
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
+
+PAGE = 500
+REQUEST_SECONDS = 30.0
+CONNECTIONS = 64  # for requests; more only wait inside the API server
+# A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go, maxRetries), and for so many seconds at
+# most: API Priority and Fairness names up to 32 s (apiserver util/flowcontrol/dropped_requests_tracker.go).
+PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
+_NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
+_APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request: a body is sent as JSON, `wait` bounds it."""
+
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
+    is_watch: bool = False
+
+
+class HttpCluster:
+    """One API server. Use it as an async context manager.
+
+    It holds two pools of connections: at most `CONNECTIONS` for requests, any number for watches. HTTP/1.1 gives each request a
+    connection of its own and a watch keeps its for minutes; in one bounded pool, watches would leave none for requests. client-go
+    has no such limit because it sends all of them as streams of one HTTP/2 connection.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        user_agent: str = "gitops-ds",
+        *,
+        guard: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+    ) -> None:
+        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise.
+
+        `tally` counts what goes out.
+        """
+        self._access = access
+        self._user_agent = user_agent
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
+        self._watch_session: aiohttp.ClientSession | None = None
+        self._resources: Mapping[tuple[str, str], Resource] | None = None
+        self._acting: Sequence[tuple[str, str]] = ()
+        self._tally = tally or Tally()
+        self._pace = Pace(time.monotonic)
+        self._shelf = Shelf()
+
+    async def __aenter__(self) -> HttpCluster:
+        """Opens the pools."""
+        self._session, self._watch_session = self._open(CONNECTIONS), self._open(0)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Closes every connection."""
+        for session in (self._session, self._watch_session):
+            if session is not None:
+                await session.close()
+
+    def _open(self, connections: int) -> aiohttp.ClientSession:
+        """A pool of at most so many connections; 0 is no limit."""
+        connector = aiohttp.TCPConnector(limit=connections, ssl=self._access.tls or True, socket_factory=_socket)
+        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[self._guarded()])
+
+    def _guarded(self) -> aiohttp.TraceConfig:
+        """Looks when a body, which every write has and no read, is handed to the connection: the last moment before it goes out."""
+
+        async def look(*_: object) -> None:
+            self._guard()
+
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_chunk_sent.append(look)
+        return tracing
+
+    @property
+    def requests(self) -> int:
+        """Sent so far, watches and those in the name of others included."""
+        return self._tally.sent
+
+    def acting_as(self, who: Identity) -> HttpCluster:
+        """The same connections, with headers that name somebody else."""
+        view = copy.copy(self)
+        view._acting = (("Impersonate-User", who.user), *(("Impersonate-Group", group) for group in who.groups))  # noqa: SLF001  our own
+        return view
+
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """What the server serves, in two requests, asked once unless it shall be asked anew.
+
+        https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
+        """
+        if anew or self._resources is None:
+            found: dict[tuple[str, str], Resource] = {}
+            for path in ("/api", "/apis"):
+                reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))
+                try:
+                    found.update(_discovered(reply))
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise self._garbage() from error
+            self._resources = found
+        return self._resources
+
+    async def version(self) -> str:
+        """The server's gitVersion."""
+        return str((await self._json(_Request("GET", "/version"))).get("gitVersion", ""))
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        """All pages of a list; begun again when a page came too late and the server forgot that version."""
+        for attempt in range(3):
+            try:
+                return await self._list(resource, which)
+            except errors.Expired:
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    async def _list(self, resource: Resource, which: Selection) -> Listing:
+        items: list[Body] = []
+        query = {**_query(which), "limit": str(PAGE)}
+        decode = _decoder(field_projection.PAGES, resource, which)
+        while True:
+            page = await self._json(_Request("GET", _path(resource, which.namespace), query=query), decode)
+            if not _is_list(page):
+                raise self._garbage()
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            found = ({**kind, **item} for item in page.get("items") or ())
+            items.extend(map(self._shelf.kept, found) if decode is orjson.loads else found)
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return Listing(tuple(items), str(metadata["resourceVersion"]))
+            query["continue"] = metadata["continue"]
+
+    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+        """Events until the server ends the stream, which it is asked to do after some minutes."""
+        seconds = random.randint(290, 590)
+        query = {
+            **_query(which),
+            "watch": "1",
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
+        decode = _decoder(field_projection.EVENTS, resource, which)
+        async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait, is_watch=True)) as reply:
+            try:
+                async for line in _lines(reply.content):
+                    told = decode(line)
+                    if decode is orjson.loads:
+                        told["object"] = self._shelf.kept(told["object"])
+                    yield _event(told, self._access.who)
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                raise self._garbage() from error
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from error
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """One object."""
+        found = await self._json(_Request("GET", _path(resource, namespace, name)))
+        if found.get("kind") != resource.kind or not isinstance(found.get("metadata"), dict):
+            raise self._garbage()
+        return found
+
+    async def create(self, resource: Resource, body: Body) -> Body:
+        """The object as it was made."""
+        return await self._json(_Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US))
+
+    async def replace(self, resource: Resource, body: Body) -> Body:
+        """The object after the replacement."""
+        return await self._json(
+            _Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), _as_stored(resource, body), _AS_US)
+        )
+
+    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+        """The object after a server-side apply, with the warnings of the reply."""
+        query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
+        async with self._send(_Request("PATCH", path, body, query, {"Content-Type": _APPLY})) as reply:
+            return Applied(await self._parsed(reply), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+    ) -> Body:
+        """The object after the patch."""
+        path = _path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
+        return await self._json(_Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value}))
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+    ) -> Body:
+        """The reply: the object while it ends, or a Status."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.value}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
+
+    async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
+        """At most `most` bytes of what is answered at a path that holds no object: a log, another's page behind a proxy."""
+        async with self._send(_Request("GET", path, query=query)) as reply:
+            data = bytearray()
+            try:
+                async for piece in reply.content.iter_any():
+                    data += piece
+                    if len(data) >= most:
+                        break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from error
+            return data[:most].decode("utf-8", "replace")
+
+    async def _json(self, request: _Request, decode: field_projection.Decode = orjson.loads) -> dict[str, Any]:
+        async with self._send(request) as reply:
+            return await self._parsed(reply, decode)
+
+    async def _parsed(self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads) -> dict[str, Any]:
+        try:
+            found = decode(await self._whole(reply))
+        except orjson.JSONDecodeError as error:
+            raise self._garbage() from error
+        if not isinstance(found, dict):
+            raise self._garbage()
+        return found
+
+    async def _whole(self, reply: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await reply.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _garbage(self) -> errors.ServerFault:
+        return errors.ServerFault(
+            f"{self._access.url} does not answer as an API server does: is the address in {self._access.who} right?"
+        )
+
+    @contextlib.asynccontextmanager
+    async def _send(self, request: _Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        refused: str | None = None
+        waited = 0.0
+        for attempt in range(PATIENCE + 1):
+            authorization = await self._access.authorization(refuse=refused)
+            async with await self._request(request, authorization) as reply:
+                if 300 <= reply.status < 400:
+                    raise self._garbage()
+                if reply.status < 400:
+                    yield reply
+                    return
+                said = status_errors.error_for(
+                    reply.status, await self._whole(reply), reply.headers.get("Retry-After"), self._access.who
+                )
+            if isinstance(said, errors.Unauthorized) and refused is None and authorization:
+                refused = authorization
+                continue
+            wait = said.retry_after if isinstance(said, errors.TooManyRequests | errors.ServerFault) else 0.0
+            waited += wait
+            if not wait or attempt == PATIENCE or waited > LONGEST_WAIT_SECONDS:
+                raise said
+            await asyncio.sleep(wait)
+
+    async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
+        session = self._watch_session if request.is_watch else self._session
+        if session is None:
+            raise errors.ClusterError("the connection to the cluster is not open")
+        await self._pace.turn()
+        self._tally.sent += 1
+        headers = [*{"Content-Type": "application/json", **request.headers}.items(), *self._acting]
+        if authorization:
+            headers.append(("Authorization", authorization))
+        try:
+            reply = await session.request(
+                request.method,
+                yarl.URL(self._access.url + request.path, encoded=True),
+                data=None if request.body is None else orjson.dumps(request.body),
+                params=request.query,
+                headers=headers,
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_name,
+                timeout=request.wait,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._tally.answered[request.method, ""] += 1
+            self._pace.failed()
+            raise self._unreachable(error) from error
+        self._tally.answered[request.method, str(reply.status)] += 1
+        if reply.status in _NOBODY_THERE:
+            self._pace.failed()
+        else:
+            self._pace.answered()
+        return reply
+
+    def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
+        why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__
+        return errors.ClusterUnreachable(f"the API server {self._access.url} can't be reached: {why}; is {self._access.who} right?")
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices a peer that vanished: a watch may be silent for minutes, and half-open connections look just so."""
+    family, type, protocol = address[:3]
+    made = socket.socket(family, type, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return made
+
+
+def _path(resource: Resource, namespace: str, name: str = "") -> str:
+    path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    if resource.namespaced and namespace:
+        path += f"/namespaces/{_segment(namespace)}"
+    return f"{path}/{resource.plural}" + (f"/{_segment(name)}" if name else "")
+
+
+def _segment(name: str) -> str:
+    """A name inside a path. No name may lead elsewhere: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+    if name in (".", "..") or "/" in name or "%" in name:
+        raise errors.Invalid(f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid")
+    return urllib.parse.quote(name, safe=":")
+
+
+def _as_stored(resource: Resource, body: Body) -> Body:
+    """A ControllerRevision's data goes in the very bytes that upstream's controller compares; everything else as it is."""
+    if resource == CONTROLLER_REVISION and "data" in body:
+        return {**body, "data": orjson.Fragment(revisions.canonical(body["data"]))}
+    return body
+
+
+def _namespace(body: Body) -> str:
+    return str(body["metadata"].get("namespace") or "")
+
+
+def _query(which: Selection) -> dict[str, str]:
+    query = {"labelSelector": which.labels, "fieldSelector": which.fields}
+    return {key: value for key, value in query.items() if value}
+
+
+def _decoder(
+    brief_ones: Mapping[Resource, field_projection.Decode], resource: Resource, which: Selection
+) -> field_projection.Decode:
+    """Reads JSON; what a brief reader does not take (an ERROR, a Status, garbage) is read whole."""
+    cut = brief_ones.get(resource)
+    if cut is None or not which.brief:
+        return orjson.loads
+
+    def decode(text: bytes) -> Any:
+        try:
+            return cut(text)
+        except msgspec.MsgspecError:
+            return orjson.loads(text)
+
+    return decode
+
+
+def _is_list(page: Mapping[str, Any]) -> bool:
+    metadata, items = page.get("metadata"), page.get("items") or []
+    versioned = isinstance(metadata, dict) and "resourceVersion" in metadata
+    return versioned and isinstance(items, list) and all(isinstance(item, dict) for item in items)
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: the reader's own `readline` gives up at some hundred KiB."""
+    pending = b""
+    async for chunk in stream.iter_any():
+        *whole, pending = (pending + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _event(told: Mapping[str, Any], who: str) -> WatchEvent:
+    body = told["object"]
+    if told["type"] == "ERROR":
+        raise status_errors.error_for(int(body.get("code") or 500), orjson.dumps(body), None, who)
+    return WatchEvent(EventType(told["type"]), body, str(body["metadata"]["resourceVersion"]))
+
+
+def _warning(header: str) -> str:
+    """The text of a `Warning: 299 - "text"` header (RFC 7234)."""
+    _, quote, rest = header.partition('"')
+    return rest.rstrip('"').replace('\\"', '"') if quote else header
+
+
+def _discovered(reply: Mapping[str, Any]) -> dict[tuple[str, str], Resource]:
+    found: dict[tuple[str, str], Resource] = {}
+    for group in reply.get("items") or ():
+        name = group["metadata"].get("name") or ""
+        for version in reversed(group.get("versions") or ()):
+            for item in version.get("resources") or ():
+                kind = (item.get("responseKind") or {}).get("kind") or ""
+                scope = item.get("scope") == "Namespaced"
+                found[name, kind] = Resource(name, version["version"], kind, item["resource"], namespaced=scope)
+    return found

@@ -1,0 +1,151 @@
+"""The passes of the command line: prepare, plan, apply, put together from real parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from gitops_ds import errors
+from gitops_ds.client import connect
+from gitops_ds.commands import cluster_snapshot
+from gitops_ds.commands.check import run
+from gitops_ds.deployer import reconcile, source_status_store, state_store
+from gitops_ds.git import object_reader
+from gitops_ds.model.change import Plan
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import PassEnded
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.objects import short
+from gitops_ds.model.plural import counted
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import inventory as plan_inventory
+from gitops_ds.plan import planner
+from gitops_ds.plan.options import Terms
+from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.redaction import report
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection.
+
+    `force_local`: an apply goes on also beside a running service that wants another commit.
+    """
+
+    cluster: str = ""
+    namespace: str = ""
+    connection: connect.Connection = field(default_factory=connect.Connection)
+    inventory: str | None = None
+    simulate: int | None = None
+    force_local: bool = False
+
+
+def prepared(snapshot: Snapshot, target: Target) -> Prepared:
+    """The bundle for the target's cluster with its findings."""
+    return prepare.prepare(snapshot, cluster=target.cluster, namespace=target.namespace)
+
+
+def deployable(found: Prepared) -> Prepared:
+    """The same, if nothing stands in its way; else Refused with the first places."""
+    if found.deployable:
+        return found
+    refused = [finding for finding in found.findings if finding.refused]
+    first = "\n".join(f"  {report.line_of(finding)}" for finding in refused[:10])
+    raise errors.Refused(
+        f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); nothing was changed:\n{first}"
+    )
+
+
+def _with_content(found: Prepared, repository: open_repository.Named, snapshot: Snapshot, asked: reconcile.Asked) -> Prepared:
+    """The same; raises UsageError where there is nothing, unless that may mean to delete what was there."""
+    if not asked.guards.prune:
+        run.require_content(repository.display_path, snapshot, (found,))
+    return found
+
+
+def owner_of(found: Prepared, repository: open_repository.Named) -> str:
+    """The id under which the repository owns objects in that cluster."""
+    return state_store.identity(found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name)
+
+
+@asynccontextmanager
+async def drafted(
+    repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked
+) -> AsyncIterator[tuple[reconcile.Place, reconcile.Draft]]:
+    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
+    async with connect.opened(target.connection.naming(target.cluster), found.bundle.cluster) as cluster:
+        place = _place(cluster, repository, found, target)
+        yield place, await reconcile.draft(place, found.bundle, snapshot.commit, asked)
+
+
+async def plan(repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked) -> Plan:
+    """What an apply would do; against an inventory or generated nodes where there is no cluster."""
+    if target.inventory is None and target.simulate is None:
+        async with drafted(repository, snapshot, target, asked) as (_, draft):
+            return draft.plan
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
+    live = (
+        cluster_snapshot.read(target.inventory)
+        if target.inventory is not None
+        else cluster_snapshot.simulated(target.simulate or 0)
+    )
+    commit = snapshot.commit
+    stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")
+    # A file holds no inventory: what carries our label stands for it.
+    ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
+    terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, inventory=ours)
+    return planner.plan(found.bundle, live, terms)
+
+
+async def apply(
+    repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked, emit: Emit
+) -> tuple[Plan, PassEnded]:
+    """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the last, without consent."""
+    async with drafted(repository, snapshot, target, asked) as (place, draft):
+        if not target.force_local:
+            await refuse_beside_a_service(place, snapshot)
+        if not asked.go_back:
+            await _refuse_going_back(repository, draft)
+        ended, _ = await reconcile.carry_out(place, draft, asked, emit, time.time)
+        return draft.plan, ended
+
+
+async def refuse_beside_a_service(place: reconcile.Place, snapshot: Snapshot) -> None:
+    """Raises Refused where a running service would take the commit back: it follows the repository and wants another commit.
+
+    As `argocd app sync --local` beside an automatic sync policy: https://github.com/argoproj/argo-cd/issues/3614
+    """
+    try:
+        status = (await source_status_store.known(place.cluster, place.namespace, place.clock())).get(place.owner)
+    except errors.Forbidden:
+        return  # who may not read the statuses is no worse off than before there were any
+    commit = snapshot.commit.id if snapshot.commit else None
+    if status is None or not status.active or commit == status.newest:
+        return
+    raise errors.Refused(
+        f"a running service follows {status.repository} here and would replace commit {short(commit)} by {short(status.newest)}: "
+        "push the commit, or `gitops-ds suspend` first; --force-local applies it all the same"
+    )
+
+
+async def _refuse_going_back(repository: open_repository.Named, draft: reconcile.Draft) -> None:
+    last, commit = draft.state.last_attempted, draft.commit
+    if last is None or commit is None or last == commit.id:
+        return
+    async with open_repository.opened(repository) as found:
+        try:
+            movement = await found.movement(last, commit.id)
+        except errors.RevisionUnknown:  # rewritten by a force-push: another line, not an older commit
+            return
+    if movement is object_reader.Movement.REWOUND:
+        raise object_reader.rewound(repository.display, last, commit.id)
+
+
+def _place(cluster: Cluster, repository: open_repository.Named, found: Prepared, target: Target) -> reconcile.Place:
+    owner = owner_of(found, repository)
+    return reconcile.Place(cluster, target.connection.state_namespace, owner, repository.identity, repository.path)

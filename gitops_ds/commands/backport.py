@@ -1,0 +1,105 @@
+"""Writes a template that only the cluster knows into the files it came from, value by value, comments kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.apimachinery import defaults
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import FieldChange
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CommitId, Key, Member, Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.plan import diff
+from gitops_ds.render import bundle as rendering
+from gitops_ds.yaml import edit as yaml_edit
+from gitops_ds.yaml import parser
+from gitops_ds.yaml import path as yaml_path
+from gitops_ds.yaml.edit import Edit
+from gitops_ds.yaml.path import MISSING
+from gitops_ds.yaml.provenance import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which template shall come back (None: whatever the commit renders), from which commit (None: nobody noted one)."""
+
+    key: Key
+    target: CommitId | None
+    template: Revision | None
+    cluster: str = ""
+    namespace: str = ""
+
+
+def files(snapshot: Snapshot, wanted: Wanted) -> Mapping[PurePosixPath, bytes] | None:
+    """The changed files; None where a difference is more than a value written in one place."""
+    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    if manifest is None or wanted.template is None:
+        return None
+    now = defaults.defaulted_template((manifest.body.get("spec") or {}).get("template") or {})
+    return edited(snapshot, manifest, diff.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}))
+
+
+def edited(snapshot: Snapshot, manifest: Manifest, changes: Iterable[FieldChange]) -> Mapping[PurePosixPath, bytes] | None:
+    """The files in which the manifest says what is `new` in these changes; None where a value has no single place."""
+    edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
+    for change in changes:
+        found = _edit(snapshot, manifest, change)
+        if found is None:
+            return None
+        file, edit = found
+        edits[file].append(edit)
+    try:
+        return {file: yaml_edit.apply(snapshot.files[file], some) for file, some in edits.items()}
+    except ValueError:
+        return None
+
+
+def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
+    """Whether the manifest says what is `new` in these changes."""
+    for change in changes:
+        path = _indices(manifest.body, change.path)
+        said = MISSING if path is None else yaml_path.at(manifest.body, path)
+        if (None if said is MISSING else said) != change.new:
+            return False
+    return True
+
+
+def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[PurePosixPath, Edit] | None:
+    path = _indices(manifest.body, change.path)
+    if path is None or isinstance(change.new, Mapping):
+        return None
+    pointer = lookup.pointers(manifest.origin, path)[0]
+    file = PurePosixPath(pointer.file)
+    if file not in snapshot.files or pointer.line:  # a line of a chart's template is no value
+        return None
+    # Only a value that stands there as it is rendered; one that is put together from parameters has no single place.
+    written = _at(parser.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path)
+    rendered = yaml_path.at(manifest.body, path)
+    if written is not MISSING and written != rendered:
+        return None
+    return file, Edit(pointer.document, pointer.path, change.new)
+
+
+def _indices(body: Any, path: Path) -> Path | None:
+    """The path with places instead of the names of list members."""
+    found: list[str | int] = []
+    for step in path:
+        if isinstance(step, Member):
+            at = next((i for i, item in enumerate(body) if isinstance(item, Mapping) and str(item.get("name")) == step), None)
+            if at is None:
+                return None
+            found.append(at)
+            body = body[at]
+        else:
+            found.append(step)
+            body = body.get(step) if isinstance(body, Mapping) else None
+    return tuple(found)
+
+
+def _at(parsed: tuple[parser.Document, ...], index: int, path: Path) -> Any:
+    return next((yaml_path.at(document.value, path) for document in parsed if document.index == index), MISSING)

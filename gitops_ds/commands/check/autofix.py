@@ -1,0 +1,356 @@
+"""`check --fix`: mends go to the files that objects are rendered from, and stay there only if they do what they say, and no more.
+
+What comes of the edits is rendered and checked before a byte is written: every object has to be the old one with its mends, for all
+clusters and variants, and nothing may be refused that was not before. Of edits that don't hold to that the guilty ones are found by
+halves, and left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from gitops_ds.commands.check import source_edits
+from gitops_ds.commands.check.run import Checked
+from gitops_ds.commands.check.source_edits import FileEdit
+from gitops_ds.git import atomic_write
+from gitops_ds.model.change import Operation
+from gitops_ds.model.finding import Finding, Mend
+from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository
+from gitops_ds.render import bundle as rendering
+from gitops_ds.report.findings import Replacement
+from gitops_ds.yaml import edit as yaml_edit
+from gitops_ds.yaml.edit import Edit
+
+Files = Mapping[PurePosixPath, bytes]
+Check = Callable[[Snapshot], Checked]
+# Whose mend it is, on which cluster.
+_Object = tuple[str, Key]
+
+# A fix may uncover something else that can be fixed, and two at one place take turns.
+_MOST_TURNS: Final = 10
+_TEMPLATE: Final[Path] = ("spec", "template")
+_API: Final[Path] = ("apiVersion",)
+
+_NO_PLACE: Final = "what is rendered there is not written so in one place: change it by hand"
+_AT_ONE_PLACE: Final = "another fix changes the same place"
+_RESTARTS: Final = "it would restart the pods of {} on every node, and the change leaves them alone: without --base it is fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The files that change, and a check of the repository with them. `done` and `left` are in the order they were met.
+
+    `left` says of each finding with a fix of the wanted kind why it stays. `restarts` names the DaemonSets whose pods are replaced.
+    """
+
+    checked: Checked
+    files: Files
+    done: tuple[Finding, ...] = ()
+    left: tuple[tuple[Finding, str], ...] = ()
+    restarts: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What mends some findings, all of them by the same edits."""
+
+    edits: tuple[FileEdit, ...]
+    findings: tuple[Finding, ...]
+    safe: bool
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The check before, and what of the candidates holds so far."""
+
+    before: Checked
+    check: Check
+    after: Checked
+    taken: list[_Candidate] = field(default_factory=list)
+    left: list[tuple[Finding, str]] = field(default_factory=list)
+
+
+def fix(checked: Checked, check: Check, *, unsafe: bool = False) -> Fixed:
+    """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files, again until none is left.
+
+    `check` looks at a snapshot in the same way. Where the check knows a base, a fix in a pod template is left unless the change
+    restarts these pods anyway.
+    """
+    start, done = checked, list[Finding]()
+    left: dict[Finding, str] = {}
+    may_restart = _rolling(checked)
+    for _ in range(_MOST_TURNS):
+        candidates, left = _candidates(checked, may_restart, unsafe=unsafe)
+        turn = _Turn(checked, check, checked)
+        # What is safe comes first: it may show a proposal to be about something that was not meant.
+        for safe in (True, False):
+            apart, waiting = _apart(one for one in candidates if one.safe is safe) if not turn.taken else ([], [])
+            _settle(turn, apart)
+            left |= {finding: _AT_ONE_PLACE for one in waiting for finding in one.findings}
+        left |= dict(turn.left)
+        if not turn.taken:
+            break
+        done += [finding for one in turn.taken for finding in one.findings]
+        checked = turn.after
+    files = {path: data for path, data in checked.snapshot.files.items() if data != start.snapshot.files[path]}
+    return Fixed(checked, files, _each_once(done), tuple(_once(left).items()), tuple(_restarted(start, checked)))
+
+
+def write(fixed: Fixed, repository: open_repository.Named, known: Snapshot) -> None:
+    """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as `overwriting.overwrite`."""
+    assert repository.directory is not None, "only a work tree can be fixed"
+    atomic_write.overwrite(repository.directory, repository.path, fixed.files, known.files)
+
+
+def replacements(checked: Checked) -> dict[Finding, tuple[Replacement, ...]]:
+    """How the files would change by the fix of each finding that has a place of its own for it."""
+    sources = source_edits.Sources(checked.snapshot)
+    found: dict[Finding, tuple[Replacement, ...]] = {}
+    for finding in checked.findings:
+        edits = edits_of(finding, checked, sources) if finding.fix else None
+        if edits:
+            with contextlib.suppress(ValueError):
+                found[finding] = _replacements(checked.snapshot.files, edits)
+    return found
+
+
+def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement, ...]:
+    found = []
+    for file in dict.fromkeys(file for file, _ in edits):
+        data = files[file]
+        made = yaml_edit.apply(data, [edit for other, edit in edits if other == file])
+        old, new = (text.decode("utf-8", "replace").splitlines(keepends=True) for text in (data, made))
+        for start, end, lines in _changed_lines(old, new):
+            # A last line without an end has no line after it to point at.
+            past = (end + 1, 1) if end < len(old) or not old or old[-1].endswith("\n") else (end, len(old[-1]) + 1)
+            found.append(Replacement(str(file), (start + 1, 1), past, "".join(lines)))
+    return tuple(found)
+
+
+def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
+    """From which line (of 0) up to before which other lines come."""
+    same = next((i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    most = min(len(old), len(new)) - same
+    tail = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
+    middle = difflib.SequenceMatcher(None, old[same : len(old) - tail], new[same : len(new) - tail], autojunk=False)
+    for tag, start, end, first, last in middle.get_opcodes():
+        if tag != "equal":
+            yield same + start, same + end, new[same + first : same + last]
+
+
+def _candidates(
+    checked: Checked, may_restart: frozenset[_Object] | None, *, unsafe: bool
+) -> tuple[list[_Candidate], dict[Finding, str]]:
+    """What could be done about the findings, the safe ones first; and why nothing can be done about some."""
+    sources = source_edits.Sources(checked.snapshot)
+    by_edits: dict[str, _Candidate] = {}
+    left: dict[Finding, str] = {}
+    wanted = [finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)]
+    for finding in sorted(wanted, key=lambda one: not (one.fix and one.fix.safe)):
+        edits = edits_of(finding, checked, sources)
+        restarted = _restarted_by(finding, checked, may_restart)
+        if not edits:
+            left[finding] = _NO_PLACE
+        elif restarted:
+            left[finding] = _RESTARTS.format(restarted)
+        else:
+            known = by_edits.setdefault(repr(edits), _Candidate(tuple(edits), (), bool(finding.fix and finding.fix.safe)))
+            by_edits[repr(edits)] = replace(known, findings=(*known.findings, finding))
+    return list(by_edits.values()), left
+
+
+def edits_of(finding: Finding, checked: Checked, sources: source_edits.Sources) -> list[FileEdit] | None:
+    """What the fix of a finding changes in which file; None where that has no place of its own."""
+    mends = finding.fix.mends if finding.fix else ()
+    if finding.object is None:
+        return sources.in_document(finding, mends)
+    for one in checked.prepared:
+        manifest = one.bundle.manifests.get(finding.object)
+        if manifest is not None and finding.cluster in ("", one.bundle.cluster.name):
+            return source_edits.edits(manifest, mends, sources)
+    return None
+
+
+def _rolling(checked: Checked) -> frozenset[_Object] | None:
+    """The DaemonSets whose pods a change makes anew; None where no base is known."""
+    if checked.changed is None:
+        return None
+    return frozenset(
+        (cluster, change.key)
+        for group in checked.changed
+        for change in group.changes
+        for cluster in group.clusters
+        if change.operation is Operation.CREATE or (change.rollout and change.rollout.rolls)
+    )
+
+
+def _restarted_by(finding: Finding, checked: Checked, may_restart: frozenset[_Object] | None) -> Key | None:
+    """The DaemonSet whose pods a fix would make anew, though nothing else does."""
+    key = finding.object
+    if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
+        return None
+    on = [name for name in _names(checked) if finding.cluster in ("", name)]
+    in_template = any(mend.path[:2] == _TEMPLATE for mend in finding.fix.mends)
+    return key if in_template and not all((name, key) in may_restart for name in on) else None
+
+
+def _apart(candidates: Iterable[_Candidate]) -> tuple[list[_Candidate], list[_Candidate]]:
+    """Those that touch places of their own, and those that have to wait for one of them."""
+    apart, waiting = [], []
+    places: set[tuple[PurePosixPath, int, Path]] = set()
+    above: set[tuple[PurePosixPath, int, Path]] = set()
+    for one in candidates:
+        own = [(file, edit.document, edit.path) for file, edit in one.edits]
+        up = {(file, document, path[:length]) for file, document, path in own for length in range(len(path))}
+        if places & {*own, *up} or above.intersection(own):
+            waiting.append(one)
+        else:
+            apart.append(one)
+            places.update(own)
+            above |= up
+    return apart, waiting
+
+
+def _settle(turn: _Turn, candidates: Sequence[_Candidate]) -> None:
+    """Takes all of them, or the halves that hold."""
+    if not candidates:
+        return
+    tried = [*turn.taken, *candidates]
+    after = _tried(turn, tried)
+    if isinstance(after, Checked):
+        turn.taken, turn.after = tried, after
+    elif len(candidates) == 1:
+        turn.left += [(finding, after) for finding in candidates[0].findings]
+    else:
+        half = len(candidates) // 2
+        _settle(turn, candidates[:half])
+        _settle(turn, candidates[half:])
+
+
+def _tried(turn: _Turn, candidates: Sequence[_Candidate]) -> Checked | str:
+    """The check with these edits; or why they can't stay."""
+    by_file: dict[PurePosixPath, list[Edit]] = {}
+    for file, edit in (one for candidate in candidates for one in candidate.edits):
+        by_file.setdefault(file, []).append(edit)
+    files = dict(turn.before.snapshot.files)
+    try:
+        files |= {file: yaml_edit.apply(files[file], edits) for file, edits in by_file.items()}
+    except ValueError as error:
+        return f"{error}: change it by hand"
+    after = turn.check(replace(turn.before.snapshot, files=files))
+    return _harm(turn.before, after, [finding for one in candidates for finding in one.findings]) or after
+
+
+def _harm(before: Checked, after: Checked, mended: Sequence[Finding]) -> str:
+    """What the fixes do beside what they say; empty if nothing."""
+    mends: dict[_Object, list[Mend]] = {}
+    for finding in mended:
+        for name in _names(before):
+            if finding.object and finding.fix and finding.cluster in ("", name):
+                mends.setdefault((name, finding.object), []).extend(finding.fix.mends)
+    made = _bodies(after)
+    names = {one: _as_before(one, body, mends) for one, body in made.items()}
+    was = {_who(finding) for finding in _refused(before)}
+    for finding in _refused(after):
+        if _who(finding, names) not in was:
+            return f"then {finding.rule} would be against it: {finding.message}"
+    old, new = _bodies(before), {names[one]: body for one, body in made.items()}
+    for one in dict.fromkeys((*old, *new)):
+        if one not in old or one not in new:
+            return f"{one[1]} would come or go"
+        cluster, key = one
+        own = mends.get(one, [])
+        meant: list[Body | None] = [] if one in mends else [old[one]]
+        if cluster not in _names(before):  # not looked at: what is done to the object elsewhere may be done to it here
+            own = [mend for (_, other), some in mends.items() if other == key for mend in some]
+        if own:
+            meant.append(_mended(old[one], own))
+        if new[one] not in meant:
+            where = f" on {cluster}" if cluster else ""
+            what = f"{key} does not come out as it was meant" if one in mends else f"it would change {key} too"
+            if one in mends and new[one] == old[one] and before.snapshot.expanded:
+                what = f"helm or kustomize makes {key} of what is written there"
+            return f"{what}{where}: change it by hand"
+    return ""
+
+
+def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]) -> _Object:
+    """Which object it was: a fix may have brought it to the group where its kind is served now."""
+    cluster, key = one
+    for (_, old), some in mends.items():
+        if replace(old, group=key.group) == key and any((_API, body.get("apiVersion")) == (mend.path, mend.value) for mend in some):
+            return cluster, old
+    return one
+
+
+def _refused(checked: Checked) -> Iterator[Finding]:
+    """What is refused anywhere, be it told or not."""
+    every = (*checked.findings, *(finding for one in checked.prepared for finding in one.findings))
+    return (finding for finding in every if finding.refused)
+
+
+def _who(finding: Finding, names: Mapping[_Object, _Object] = MappingProxyType({})) -> tuple[str, Key | str]:
+    if finding.object is None:
+        return finding.cluster, finding.place.file if finding.place else ""
+    one = (finding.cluster, finding.object)
+    return names.get(one, one)
+
+
+def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:
+    distinct: list[Mend] = []
+    for mend in mends:
+        if mend not in distinct:
+            distinct.append(mend)
+    try:
+        made: Body = yaml_edit.changed(body, [Edit(0, mend.path, mend.value, mend.key, make=True) for mend in distinct])
+    except ValueError:
+        return None
+    return made
+
+
+def _names(checked: Checked) -> list[str]:
+    return [one.bundle.cluster.name for one in checked.prepared]
+
+
+def _bodies(checked: Checked) -> dict[_Object, Body]:
+    """The objects of all clusters, also of those that were not asked for: they come from the same files."""
+    found = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
+    for name in rendering.clusters(checked.snapshot):
+        if name not in found:
+            found[name] = rendering.render(checked.snapshot, cluster=name).manifests
+    return {(name, key): manifest.body for name, manifests in found.items() for key, manifest in manifests.items()}
+
+
+def _restarted(before: Checked, after: Checked) -> list[Key]:
+    old, new = _bodies(before), _bodies(after)
+    changed = (
+        key
+        for (cluster, key), body in new.items()
+        if key.is_daemonset and _rolls(body) and _template(body) != _template(old.get((cluster, key), {}))
+    )
+    return list(dict.fromkeys(changed))
+
+
+def _rolls(body: Body) -> bool:
+    return ((body.get("spec") or {}).get("updateStrategy") or {}).get("type") != "OnDelete"
+
+
+def _template(body: Body) -> object:
+    return (body.get("spec") or {}).get("template")
+
+
+def _each_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What was found on many clusters is told once."""
+    return tuple({finding.on_cluster(""): finding for finding in findings}.values())
+
+
+def _once(left: Mapping[Finding, str]) -> dict[Finding, str]:
+    return {finding: left[finding] for finding in _each_once(left)}

@@ -1,0 +1,144 @@
+"""What a change does against its base: objects and fields, nodes, rollouts, and where clusters are not what the base says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gitops_ds.checks.engine import check as check_rules
+from gitops_ds.checks.engine.change_context import Sides as RuleSides
+from gitops_ds.checks.engine.change_context import Step
+from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.commands.check.run import (
+    Changed,
+    Checked,
+    Drift,
+    Sides,
+    Wanted,
+    together,
+)
+from gitops_ds.model.change import Change, FieldChange, Operation
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import outlook, prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import base_diff as differences
+from gitops_ds.plan import printers
+from gitops_ds.redaction import objects
+from gitops_ds.render import bundle as rendering
+
+
+def against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, Prepared], more: Sequence[Finding]) -> Checked:
+    """The check of what was found on the head, with what changes against the base."""
+    there = rendering.clusters(base)
+    played = outlook.Rehearsals()
+    steps, compared, changed, drifted = [], [], [], []
+    for name, after in found.items():
+        live = sides.known(name)
+        if there and name and name not in there:  # the change brings this cluster
+            before = replace(after.bundle, manifests={})
+        else:
+            before = rendering.render(base, cluster=name if there else "", namespace=wanted.namespace)
+        drift = differences.drift(before, live)
+        drifted.append(Drift(name, drift))
+        fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
+        rule_sides = RuleSides(Fleet(before.manifests, after.census), after.fleet, fields)
+        steps.append(Step(after.bundle.cluster, rule_sides))
+        compared.append(prepare.compared(rule_sides, after, sides.head))
+        known = replace(live, nodes=after.census.nodes) if after.census else live
+        writes = [one for one in differences.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
+        unplaced = rule_sides.before.unknown | rule_sides.after.unknown
+        writes = [replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes]
+        looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
+        changed.append(Changed((name,), tuple(writes), looks, after.census))
+    more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
+    has_objects = any(live.objects for live in sides.live.values())
+    drifts = tuple(one for one in drifted if one.objects) if has_objects else None
+    return Checked(sides.head, tuple(compared), together(compared, more), _alike(changed), drift=drifts, unread=sides.unread)
+
+
+def text(checked: Checked) -> str:
+    """What changes, for a terminal; nothing where no base was asked for."""
+    if checked.changed is None:
+        return ""
+    told = [""]
+    for group in checked.changed:
+        where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
+        told.append(f"Changes{where}:")
+        told += [line for change in group.changes for line in lines(change, group)] + [""]
+    return "\n".join(told if checked.changed else ["", "No object changes.", ""])
+
+
+def lines(change: Change, group: Changed) -> list[str]:
+    """One change in words, with what it means."""
+    look = group.outlooks.get(change.key, outlook.NOTHING)
+    return [
+        *printers.change_lines([change], group.census),
+        *(f"      {line}" for line in outlook.lines(look, change, group.census)),
+    ]
+
+
+def time_of(group: Changed) -> str:
+    """How long the slowest of its rollouts takes; empty where none was played."""
+    played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
+    if any(one.waiting for one in played):
+        return "does not end"
+    return f"about {outlook.duration(max(one.seconds for one in played))}" if played else ""
+
+
+def cost_of(group: Changed) -> str:
+    """What all of it asks for more, on every cluster of the group; empty where that is not known."""
+    return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
+
+
+def as_json(checked: Checked) -> dict[str, Any]:
+    """What changes, and where clusters differ from the base, as parts of the report."""
+    told: dict[str, Any] = {}
+    if checked.changed is not None:
+        told["changes"] = [
+            {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]}
+            for group in checked.changed
+        ]
+    if checked.drift is not None:
+        told["drift"] = [
+            {"cluster": one.cluster, "objects": [_drift_json(key, fields) for key, fields in one.objects.items()]}
+            for one in checked.drift
+        ]
+    return told
+
+
+def _as_json(change: Change, group: Changed) -> dict[str, Any]:
+    look = group.outlooks.get(change.key, outlook.NOTHING)
+    return {**printers.change_json(change), **outlook.as_json(look, change, group.census)}
+
+
+def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
+    shown = [objects.field(key, field) for field in fields]
+    told = [{"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown]
+    return {"object": printers.reference(key), "fields": told}
+
+
+def drift_lines(checked: Checked) -> list[tuple[str, list[str]]]:
+    """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
+    told = []
+    for one in checked.drift or ():
+        lines = []
+        for key, fields in one.objects.items():
+            lines.append(f"  ≠ {key}")
+            lines += [f"      {printers.field_line(objects.field(key, field))}" for field in fields]
+        told.append((one.cluster, lines))
+    return told
+
+
+def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
+    """Clusters with the same change are told together; those without any are left out."""
+    groups: dict[str, Changed] = {}
+    for one in changed:
+        if one.changes:
+            text = "\n".join(line for change in one.changes for line in lines(change, one))
+            known = groups.get(text)
+            groups[text] = replace(known, clusters=known.clusters + one.clusters) if known else one
+    return tuple(groups.values())

@@ -1,0 +1,50 @@
+"""Files that are named beside a repository, as pre-commit does: all of it is read, and what concerns these files is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitops_ds import errors
+from gitops_ds.pipeline.open_repository import Named
+
+if TYPE_CHECKING:
+    from gitops_ds.commands.check.run import Checked
+
+
+def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The repository and the files: a file in the repository's place is the first of them."""
+    if first is not None and Path(first).is_file():
+        return None, (first, *more)
+    return first, tuple(more)
+
+
+def inside(files: Sequence[str], repository: Named) -> frozenset[str]:
+    """The files' names in the repository. Raises UsageError for one that is not there, or lies outside."""
+    if not files:
+        return frozenset()
+    if repository.directory is None:
+        raise errors.UsageError(f"{files[0]}: files are checked in a work tree; name a directory as the repository")
+    root = repository.directory / repository.path
+    names = set()
+    for file in files:
+        if not Path(file).is_file():
+            raise errors.UsageError(f"{file} is no file: name one repository, or files of the work tree around you")
+        whole = Path(file).parent.resolve() / Path(file).name
+        if not whole.is_relative_to(root):
+            raise errors.UsageError(f"{file} does not lie in {root}")
+        names.add(whole.relative_to(root).as_posix())
+    return frozenset(names)
+
+
+def only(checked: Checked, names: frozenset[str]) -> Checked:
+    """The check with nothing but what is at a place in these files; all of it where none is named."""
+    if not names:
+        return checked
+    return replace(
+        checked,
+        findings=tuple(one for one in checked.findings if one.place and one.place.file in names),
+        suppressed=tuple(one for one in checked.suppressed if one[0].place and one[0].place.file in names),
+    )

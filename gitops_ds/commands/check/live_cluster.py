@@ -1,0 +1,121 @@
+"""What a check wants to know of a cluster, read once: nodes, DaemonSets and their revisions, and what these name.
+
+`published` makes it fit for others: a continuous integration then needs no credentials, and its results can be had again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.client import connect as opening
+from gitops_ds.commands import cluster_snapshot
+from gitops_ds.model.bundle import ClusterFacts
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Resource
+from gitops_ds.redaction import objects
+
+_NEEDED = (NODE, DAEMONSET, CONTROLLER_REVISION)
+_HELPFUL = tuple(
+    builtin_resources.RESOURCES[kind]
+    for kind in (("", "Namespace"), ("", "ServiceAccount"), ("scheduling.k8s.io", "PriorityClass"))
+)
+# What nobody checks: who wrote which field, what `kubectl apply` kept, credentials by name.
+_LEFT_OUT = ("managedFields", "selfLink")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+async def survey(cluster: Cluster) -> list[Body]:
+    """The objects, as the API server gives them. Kinds that only help are left out where the account may not list them.
+
+    Raises ClusterError where nodes, DaemonSets or ControllerRevisions can't be listed.
+    """
+    found = await asyncio.gather(
+        *(_listed(cluster, resource) for resource in _NEEDED), *(_if_allowed(cluster, resource) for resource in _HELPFUL)
+    )
+    return [body for bodies in found for body in bodies]
+
+
+async def clusters(
+    connection: opening.Connection, wanted: Mapping[str, ClusterFacts]
+) -> tuple[dict[str, Live], dict[str, errors.GitopsError]]:
+    """What there is on each cluster, and for those that can't be read why not."""
+    seen: dict[str, Live] = {}
+    unread: dict[str, errors.GitopsError] = {}
+    for name, facts in wanted.items():
+        try:
+            async with opening.opened(connection, facts) as cluster:
+                seen[name] = cluster_snapshot.assemble(await survey(cluster))
+        except (errors.ClusterError, errors.UsageError) as error:
+            unread[name] = error
+    return seen, unread
+
+
+async def _listed(cluster: Cluster, resource: Resource) -> list[Body]:
+    said = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**said, **body} for body in (await cluster.list(resource)).items]
+
+
+async def _if_allowed(cluster: Cluster, resource: Resource) -> list[Body]:
+    try:
+        return await _listed(cluster, resource)
+    except errors.Forbidden:
+        return []
+
+
+def published(bodies: Iterable[Body], *, hash_names: bool = False) -> dict[str, Any]:
+    """An inventory file: what checks use of the objects, sorted, without values whose names tell that they are secret.
+
+    `hash_names`: each node goes by a name that only somebody who knows its uid can make again, wherever its own name is a value.
+    """
+    slim = sorted(
+        map(_slim, bodies), key=lambda body: (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+    )
+    items: list[Any] = [objects.value(body) for body in slim]
+    if hash_names:
+        aliases = {body["metadata"]["name"]: _alias(body) for body in slim if body["kind"] == NODE.kind}
+        items = [_renamed(body, aliases) for body in items]
+    for body in items:
+        if body["kind"] == NODE.kind:
+            body["metadata"].pop("uid", None)
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _slim(body: Body) -> dict[str, Any]:
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _LEFT_OUT}
+    if _LAST_APPLIED in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
+    if body["kind"] == NODE.kind:
+        return {"apiVersion": "v1", "kind": NODE.kind, **_of_node(body, metadata)}
+    if body["kind"] == "ServiceAccount":
+        return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    return {**body, "metadata": metadata}
+
+
+def _of_node(body: Body, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels, taints, what it has for pods and whether it is ready; not its addresses, images and annotations."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    ready = [{"type": "Ready", "status": one.get("status")} for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    return {
+        "metadata": {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata},
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+        "status": {"allocatable": status.get("allocatable") or {}, "conditions": ready},
+    }
+
+
+def _alias(node: Body) -> str:
+    known = f"{node['metadata'].get('uid', '')}\n{node['metadata']['name']}"
+    return f"node-{hashlib.sha256(known.encode()).hexdigest()[:10]}"
+
+
+def _renamed(value: Any, aliases: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _renamed(below, aliases) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_renamed(below, aliases) for below in value]
+    return aliases.get(value, value) if isinstance(value, str) else value

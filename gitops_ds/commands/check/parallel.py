@@ -1,0 +1,129 @@
+"""A check of many files by two processes: the other one judges the later part, and what it has nothing against is known here.
+
+It changes no result, and nobody waits for it: what it has not judged in time, or because it died, is judged here. Where it can't be
+(one processor, threads that a fork would lose, another system than Linux), the check is as it always was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import replace
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import NoReturn, TypeVar
+
+import orjson
+
+from gitops_ds.commands.check import result_cache
+from gitops_ds.commands.check.run import Sides, Wanted, of
+from gitops_ds.model.cached_results import Known
+from gitops_ds.model.objects import Digest
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.render import bundle as rendering
+
+# Fewer are checked before another process is at work; of more, what both hold would be too much memory.
+_FEW, _MOST = 400, 4_000
+_SETTINGS = PurePosixPath("gitops-ds.yaml")
+
+V = TypeVar("V")
+
+
+@contextlib.contextmanager
+def shared(sides: Sides, wanted: Wanted) -> Iterator[Sides]:
+    """The same sides, where another process judges the later files meanwhile, if that is worth it."""
+    head = sides.head
+    if not (_FEW <= len(head.files) <= _MOST and _is_plain(sides) and _can_fork()):
+        yield sides
+        return
+    later = dict(islice(sorted(head.files.items()), len(head.files) // 2, None))
+    settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
+    other = Other(replace(head, files=settings | later), wanted)
+    try:
+        yield sides.with_head(replace(head, known=Known(clean=_Soon(other.clean))))
+    finally:
+        other.end()
+
+
+def _is_plain(sides: Sides) -> bool:
+    """Whether every manifest speaks for itself, and none is known yet."""
+    head = sides.head
+    made = head.expanded or head.charts or head.consumed or rendering.clusters(head) or rendering.agents(head)
+    return sides.base is None and not (sides.live or made or head.known.files)
+
+
+def _can_fork() -> bool:
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
+
+
+class Other:
+    """A process that checks these files. What it finds lies in memory that has a name on no disk; the end of a pipe says when."""
+
+    def __init__(self, snapshot: Snapshot, wanted: Wanted) -> None:
+        self._open, inherited = os.pipe()
+        self._found = os.memfd_create("found")
+        self._ended = False
+        self.pid = os.fork()
+        if not self.pid:
+            self._work(inherited, snapshot, wanted)
+        os.close(inherited)
+
+    def _work(self, done: int, snapshot: Snapshot, wanted: Wanted) -> NoReturn:
+        try:
+            gc.disable()
+            clean = result_cache.clean_in(of(Sides(snapshot, None, {}), wanted))
+            with os.fdopen(self._found, "wb", closefd=False) as found:
+                found.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
+            os.write(done, b".")
+        finally:
+            os._exit(0)  # whatever happened: nothing of the first process is ended twice
+
+    def clean(self, *, wait: bool = False) -> Mapping[str, Set[Digest]] | None:
+        """`Known.clean` of what it judged; None as long as it does, where it failed, and when it was ended before."""
+        if self._ended:
+            return None
+        os.set_blocking(self._open, wait)
+        try:
+            if not os.read(self._open, 1):
+                return None
+        except BlockingIOError:
+            return None
+        with os.fdopen(self._found, "rb", closefd=False) as found:
+            found.seek(0)
+            return {name: frozenset(digests) for name, digests in orjson.loads(found.read()).items()}
+
+    def end(self) -> None:
+        """Ends it, wherever it is."""
+        self._ended = True
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._open)
+        os.close(self._found)
+
+
+class _Soon(Mapping[str, V]):
+    """A mapping that is empty until what it holds is told."""
+
+    def __init__(self, told: Callable[[], Mapping[str, V] | None]) -> None:
+        self._told = told
+        self._found: Mapping[str, V] | None = None
+
+    def __getitem__(self, name: str) -> V:
+        return self._now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now)
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    @property
+    def _now(self) -> Mapping[str, V]:
+        if self._found is None:
+            self._found = self._told()
+        return {} if self._found is None else self._found

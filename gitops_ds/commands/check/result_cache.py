@@ -1,0 +1,149 @@
+"""What a check found out, kept for the next one: files that did not change need neither reading nor judging again.
+
+Whoever can write here can say that a bad file is a good one. So it is sealed with a secret that is not in the cache directory: one
+of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from elsewhere, a pull request's perhaps, is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.model.objects import Digest
+from gitops_ds.pipeline import open_repository
+from gitops_ds.renderers import disk_cache
+
+if TYPE_CHECKING:
+    from gitops_ds.commands.check.run import Checked
+
+# Fewer files are read faster than looked up: the start of a program is most of the time then.
+_FEW: Final = 100
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_SECRET_BYTES: Final = 32
+_NAME: Final = 64  # characters of a hash
+# What a verdict on one file hangs on beside the file.
+_JUDGES: Final = ("apimachinery", "checks", "model", "render", "schemas", "yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a repository's results are kept, with which secret, and from how many files on."""
+
+    directory: Path
+    name: str
+    secret: bytes
+    few: int = _FEW
+
+    @classmethod
+    def of(cls, repository: open_repository.Named) -> Memory | None:
+        """That of a repository; None where no secret can be kept."""
+        given = os.environ.get("GITOPS_DS_CACHE_KEY")
+        secret = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest() if given else _own_secret()
+        name = disk_cache.key("check", repository.display, repository.path)
+        return cls(open_repository.cache_directory("checks"), name, secret) if secret else None
+
+    def load(self) -> Known:
+        """What is known of the repository's files; nothing where another version found it out."""
+        data = disk_cache.read(self.directory, self.name, self.secret)
+        if data is None:
+            return NOTHING
+        first, *lines = data.split(b"\n")
+        told = orjson.loads(first)
+        if told["version"] != version():
+            return NOTHING
+        clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
+        return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
+
+    def save(self, known: Known, checked: Checked) -> None:
+        """Keeps what is new, and of what was known and not asked for no more than as much again."""
+        from gitops_ds.render import bundle as rendering
+        from gitops_ds.render import parsed_objects
+
+        objects = rendering.objects(checked.snapshot)
+        fresh = [path for path, one in objects.items() if parsed_objects.is_news(one)]
+        clean = clean_in(checked)
+        is_news = fresh or any(digests - known.clean.get(name, frozenset()) for name, digests in clean.items())
+        if len(objects) < self.few or not is_news:
+            return
+        names = {path: hashlib.sha256(checked.snapshot.files[path]).hexdigest() for path in objects}
+        asked = {name: known.files[name] for name in names.values() if name in known.files}
+        size = _size(asked, clean) + sum(len(checked.snapshot.files[path]) for path in fresh)
+        if size > _MOST_BYTES:
+            return
+        if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
+            asked = {**known.files, **asked}
+            clean = {name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())}) for name in {**known.clean, **clean}}
+        told = {"version": version(), "clean": {name: sorted(digests) for name, digests in clean.items()}}
+        lines = chain(asked.items(), ((names[path], line) for path in fresh if (line := parsed_objects.remember(objects[path]))))
+        written = (b"\n" + name.encode() + line for name, line in lines)
+        disk_cache.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
+
+
+def clean_in(checked: Checked) -> dict[str, frozenset[Digest]]:
+    """`Known.clean` of what was checked."""
+    from gitops_ds.checks.engine import check
+
+    clean: dict[str, frozenset[Digest]] = {}
+    for one in checked.prepared:
+        name = check.circumstances(one.bundle)
+        clean[name] = clean.get(name, frozenset()) | one.clean
+    return clean
+
+
+def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
+    return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
+
+
+@cache  # a save asks again
+def version(judges: tuple[str, ...] = _JUDGES) -> str:
+    """A name for the code and the schemas that judge, and for what reads YAML: a number says nothing of code in the making."""
+    parts: list[str | bytes] = [sys.version, *_yaml()]
+    for name in judges:
+        for where, _, names in sorted(os.walk((Path(__file__).parents[2] / name).resolve())):
+            for file in sorted(one for one in names if one.endswith((".py", ".json", ".gz"))):
+                parts += [file, Path(where, file).read_bytes()]
+    return disk_cache.key(*parts)
+
+
+def _yaml() -> Iterator[bytes]:
+    """What says the version of the reader of YAML, which is not imported for that."""
+    for name in ("ruamel.yaml", "_ruamel_yaml"):
+        found = find_spec(name)
+        if found and found.origin:
+            yield Path(found.origin).read_bytes()
+
+
+def _own_secret() -> bytes | None:
+    """A secret of this user on this machine, made where there is none; None where none can be kept."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gitops-ds"
+    file = state / "cache-key"
+    try:
+        if not file.exists():
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, new = tempfile.mkstemp(prefix="new-", dir=state)
+            with os.fdopen(handle, "wb") as written:
+                written.write(secrets.token_bytes(_SECRET_BYTES))
+            with contextlib.suppress(FileExistsError):  # another process was first
+                Path(file).hardlink_to(new)
+            Path(new).unlink()
+        found = file.lstat()
+        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        secret = file.read_bytes() if is_ours else b""
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows a home directory
+        return None
+    return secret if len(secret) == _SECRET_BYTES else None

@@ -1,0 +1,186 @@
+"""From a mend, which is a step in a rendered object, to edits of the files that the object was rendered from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.finding import Finding, Mend
+from gitops_ds.model.objects import Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml import parser
+from gitops_ds.yaml import path as yaml_path
+from gitops_ds.yaml.edit import Edit
+from gitops_ds.yaml.path import MISSING
+from gitops_ds.yaml.provenance import lookup
+
+FileEdit = tuple[PurePosixPath, Edit]
+
+
+class Sources:
+    """The files of a snapshot that a person wrote, each read once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._files = lookup.sources(snapshot)
+        self._values: dict[str, dict[int, Any]] = {}
+
+    def value(self, pointer: Pointer) -> Any:
+        """What is written at a place; `MISSING` where nothing is, or no file that could be written."""
+        if pointer.file not in self._values:
+            data = self._files.get(PurePosixPath(pointer.file), b"")
+            self._values[pointer.file] = {one.index: one.value for one in parser.read(pointer.file, data).documents}
+        return yaml_path.at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
+
+    def in_document(self, finding: Finding, mends: Sequence[Mend]) -> list[FileEdit] | None:
+        """The mends of a finding about a file itself, whose paths are those of the document that the finding stands in."""
+        file = PurePosixPath(finding.place.file) if finding.place else None
+        if file is None or file not in self._files:
+            return None
+        data = self._files[file]
+        for document in parser.read(str(file), data).documents:
+            if parser.place(str(file), data, document.index, finding.path) == finding.place:
+                return [(file, Edit(document.index, mend.path, mend.value, mend.key)) for mend in mends]
+        return None
+
+
+def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[FileEdit] | None:
+    """The edits that the mends mean; None where what is rendered is not written as it is in one place.
+
+    A text with parameters in it has no such place, nor has a list of which two files wrote a part.
+    """
+    found: list[FileEdit] = []
+    for mend in mends:
+        some = _rename(manifest, mend, sources) if mend.key else _steps(manifest, mend, sources)
+        if some is None:
+            return None
+        found += some
+    return found
+
+
+def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
+    if yaml_path.at(manifest.body, mend.path) is MISSING:
+        return []
+    home = _home(manifest, mend.path[:-1], sources)
+    if home is None or sources.value(_below(home, mend.path[-1:])) is MISSING:
+        return None
+    return [_edit(_below(home, mend.path[-1:]), key=mend.key)]
+
+
+def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
+    found = []
+    for path, value in _differences(mend.path, yaml_path.at(manifest.body, mend.path), mend.value):
+        if value is None:
+            one = _removal(manifest, path, sources)
+        elif yaml_path.at(manifest.body, path) in (MISSING, None):
+            one = _addition(manifest, path, value, sources)
+        else:
+            one = _replacement(manifest, path, value, sources)
+        if one is None:
+            return None
+        found.append(one)
+    return found
+
+
+def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:
+    """The least that must be written: what is added to a list is no new list."""
+    if old is MISSING and new is None:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys((*old, *new)):
+            yield from _differences((*path, key), old.get(key, MISSING), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences((*path, index), before, after)
+    elif isinstance(old, list) and isinstance(new, list):
+        kept = 0
+        for index, item in enumerate(old):
+            if kept < len(new) and item == new[kept]:
+                kept += 1
+            else:
+                yield (*path, index), None
+        yield from (((*path, len(old) + index), item) for index, item in enumerate(new[kept:]))
+    elif old is MISSING or old != new:
+        yield path, new
+
+
+def _removal(manifest: Manifest, path: Path, sources: Sources) -> FileEdit | None:
+    pointer = _literal(manifest, path, sources)
+    # A parameter's value is not what stands at the path: without it the template would lack it.
+    own = pointer is not None and (pointer.path[-1:] == path[-1:] or isinstance(path[-1], int))
+    return _edit(pointer) if pointer is not None and own else None
+
+
+def _replacement(manifest: Manifest, path: Path, value: Any, sources: Sources) -> FileEdit | None:
+    pointer = _literal(manifest, path, sources)
+    return None if pointer is None else _edit(pointer, value)
+
+
+def _addition(manifest: Manifest, path: Path, value: Any, sources: Sources) -> FileEdit | None:
+    depth = len(path) - 1
+    while yaml_path.at(manifest.body, path[:depth]) in (MISSING, None):
+        depth -= 1
+    home, rest = _home(manifest, path[:depth], sources), path[depth:]
+    if home is None:
+        return None
+    around, there = yaml_path.at(manifest.body, path[:depth]), sources.value(home)
+    if isinstance(around, list):
+        if not isinstance(there, list) or not isinstance(rest[0], int):
+            return None
+        rest = (rest[0] - len(around) + len(there), *rest[1:])
+    elif yaml_path.at(there, rest[:1]) not in (MISSING, None):
+        return None
+    return _edit(_below(home, rest), value)
+
+
+def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
+    """The one place where the value is written as it is rendered."""
+    value = yaml_path.at(manifest.body, path)
+    places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [_base(manifest.origin, path)]
+    first = places[0]
+    same = first is not None and all(place == first for place in places)
+    return first if same and first is not None and sources.value(first) == value else None
+
+
+def _home(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
+    """Where the mapping or list is written: in the base, where several files have a part in it."""
+    value, base = yaml_path.at(manifest.body, path), manifest.origin.base
+    places = [place for below in _leaves(value) if (place := _place(manifest.origin, path, below))]
+    in_base = [place for place in places if (place.file, place.document) == (base.file, base.document)]
+    for place in dict.fromkeys((*in_base, *places, _base(manifest.origin, path))):
+        if isinstance(sources.value(place), type(value)):
+            return place
+    return None
+
+
+def _base(origin: Origin, path: Path) -> Pointer:
+    return _below(origin.base, path)
+
+
+def _place(origin: Origin, path: Path, below: Path) -> Pointer | None:
+    """Where the value at `path` is written, by what set a scalar of it."""
+    pointer = lookup.pointers(origin, path + below)[0]
+    cut = len(pointer.path) - len(below)
+    if pointer.line or cut < 0 or pointer.path[cut:] != below:  # a line of a chart's template; a parameter in a list's entry
+        return None
+    return Pointer(pointer.file, pointer.document, pointer.path[:cut])
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*path, index))
+    elif value is not None:
+        yield path
+
+
+def _below(pointer: Pointer, path: Path) -> Pointer:
+    return Pointer(pointer.file, pointer.document, pointer.path + path)
+
+
+def _edit(pointer: Pointer, value: Any = None, key: str = "") -> FileEdit:
+    return PurePosixPath(pointer.file), Edit(pointer.document, pointer.path, value, key, make=True)

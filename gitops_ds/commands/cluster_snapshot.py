@@ -1,0 +1,93 @@
+"""A cluster without a connection: nodes and objects from a file that `kubectl get … -o json` printed, or generated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import capacity
+from gitops_ds.deployer import live_state
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, key_of
+
+
+def read(file: str) -> Live:
+    """The live objects of an inventory file. Raises UsageError, with the file's name."""
+    try:
+        told = orjson.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise errors.UsageError(f"--inventory {file}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise errors.UsageError(
+            f"--inventory {file}: {error}; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+        ) from None
+    bodies = list(_bodies(told))
+    if not bodies:
+        raise errors.UsageError(
+            f"--inventory {file} holds no objects; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+        )
+    for body in bodies:
+        if not _is_whole(body):
+            raise errors.UsageError(
+                f"--inventory {file}: {body['kind']} {body['metadata'].get('name')} is not as kubectl prints it"
+            )
+    return assemble(bodies)
+
+
+def read_each(given: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
+    """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every cluster, under the empty name."""
+    found = {}
+    for one in given:
+        name, equals, file = one.partition("=")
+        of_one = bool(equals) and name in clusters
+        found[name if of_one else ""] = read(file if of_one else one)
+    return found
+
+
+def _is_whole(body: Body) -> bool:
+    metadata = body["metadata"]
+    maps = [metadata.get("labels"), metadata.get("annotations"), body.get("spec"), body.get("status")]
+    return isinstance(metadata.get("name"), str) and all(part is None or isinstance(part, dict) for part in maps)
+
+
+def assemble(bodies: list[Body]) -> Live:
+    """Live objects from bodies of all kinds."""
+    apart = ("Node", "ControllerRevision")
+    objects = {key_of(body): body for body in bodies if body["kind"] not in apart}
+    known = [body for body in bodies if body["kind"] == "ControllerRevision"]
+    nodes = [body for body in bodies if body["kind"] == "Node"]
+    room = {body["metadata"]["name"]: amounts for body in nodes if (amounts := _allocatable(body))}
+    return replace(live_state.assemble(objects, known, nodes), allocatable=room)
+
+
+def _allocatable(node: Body) -> dict[str, int]:
+    try:
+        return capacity.allocatable(node)
+    except (ValueError, AttributeError):  # an amount that nobody can read is an amount that nobody knows
+        return {}
+
+
+def simulated(count: int) -> Live:
+    """A cluster with nothing but `count` ready Linux nodes."""
+    return assemble([_node(f"node-{number:03d}") for number in range(count)])
+
+
+def _node(name: str) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+
+def _bodies(told: Any) -> Iterator[Body]:
+    if isinstance(told, list):
+        for item in told:
+            yield from _bodies(item)
+    elif isinstance(told, dict) and isinstance(told.get("items"), list):
+        yield from _bodies(told["items"])
+    elif isinstance(told, dict) and told.get("kind") and isinstance(told.get("metadata"), dict):
+        yield told

@@ -1,0 +1,357 @@
+"""The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits, revert, recovery.
+
+Every line that is told is read from the objects of the cluster or from Git when it is told; nothing is written down beforehand but
+the order of the scenes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gitops_ds import errors, simulator
+from gitops_ds.commands import history, rollback
+from gitops_ds.commands.git_commit import Proposal
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.git import address, local_worktree, revision
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned, State
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.plan import printers
+from gitops_ds.renderers import expand
+from gitops_ds.simulator import Behaviour, Fault, NodeSpec, Trouble, virtual_time
+from gitops_ds.telemetry import log_lines
+
+CLUSTER = "dev-1"
+STAR = "fluentd-elasticsearch"
+OTHER = "node-exporter"
+AUTHOR = "Dana Demo <dana@example.com>"
+PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was looked at."""
+
+    cluster: simulator.Cluster
+    repository: Repository
+    folder: Path
+    loop: deployer_loop.Loop
+    controller: Controller
+    heard: list[Record]
+    say: Callable[[str], None]
+    show: Callable[[Agent, float], None]
+
+
+async def play(count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None], *, page: bool = False) -> None:
+    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it should.
+
+    With `page` they are on the page as well, which stays until somebody interrupts.
+    """
+    with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
+        async with _stage(Path(temporary), count, say, show_agent) as stage, contextlib.AsyncExitStack() as stack:
+            link = await stack.enter_async_context(_paged(stage)) if page else ""
+            for scene in (_every_node, _join_and_leave, _rollout, _broken_commit, _bad_image, _way_back):
+                await scene(stage)
+            if link:
+                say(f"\nThe page stays at {link} until you press Ctrl-C")
+                await asyncio.Event().wait()
+
+
+def run(story: Coroutine[Any, Any, None], speed: float) -> None:
+    """Runs `story` to its end with `speed` seconds of the cluster in a real one."""
+    virtual_time.run(story, speed)
+
+
+@asynccontextmanager
+async def _paged(stage: Stage) -> AsyncIterator[str]:
+    """The page, at a port of this machine that is free; gives its link."""
+    from gitops_ds.fleet.tracker import Standings
+    from gitops_ds.service import page_view
+    from gitops_ds.settings.page import PageSettings
+    from gitops_ds.web import server
+
+    states: dict[str, State] = {}
+    standings = Standings(stage.controller, lambda: states, stage.cluster.server.now)
+    shown = page_view.Shown(CLUSTER, standings, lambda: [page_view.Followed(stage.loop.wanted, stage.repository)])
+
+    async def remember() -> None:
+        heard = 0
+        while True:
+            for told in stage.heard[heard:]:
+                if isinstance(told, PassEnded):
+                    states[stage.loop.owner] = await state_store.load(stage.cluster, "gitops-ds", stage.loop.owner)
+                standings.hear(told)
+                shown.hear(told)
+            heard = len(stage.heard)
+            await asyncio.sleep(1.0)
+
+    runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
+    link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    stage.say(f"the page: {link}")
+    tasks = [asyncio.create_task(one) for one in (remember(), standings.run())]
+    try:
+        async with shown.followed():
+            yield link
+    finally:
+        for task in tasks:
+            task.cancel()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _stage(
+    folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
+) -> AsyncIterator[Stage]:
+    work = folder / "repository"
+    with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
+        shutil.copytree(example, work)
+    if expand.program() is None:
+        _without_kustomize(work)
+    first = local_worktree.begin(work, "Agents for every node", AUTHOR)
+    say(f"a Git repository in {work}: commit {first[:12]} with {sum(1 for f in work.rglob('*.yaml'))} YAML files")
+    behaviour = Behaviour(faults=(Fault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
+    async with (
+        simulator.Cluster(behaviour) as cluster,
+        Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
+    ):
+        cluster.add_nodes(NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1))
+        heard: list[Record] = []
+        loop = _loop(cluster, repository, heard)
+        controller = Controller(cluster.client(), Powers.FULL, _quiet, clock=cluster.server.now, chance=random.Random(1).random)
+        stage = Stage(cluster, repository, work, loop, controller, heard, say, show_agent)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.run())
+            group.create_task(loop.run())
+            yield stage
+            loop.stop()
+            controller.stop()
+
+
+def _without_kustomize(work: Path) -> None:
+    """Takes out the agents that need a kustomize program, where there is none."""
+    for file in list(work.rglob("kustomization.yaml")):
+        agent = work / "agents" / file.relative_to(work / "agents").parts[0]
+        shutil.rmtree(agent, ignore_errors=True)
+        for cluster in (work / "clusters").glob("*.yaml"):
+            lines = cluster.read_text().splitlines(keepends=True)
+            cluster.write_text("".join(line for line in lines if not line.strip().startswith(f"{agent.name}:")))
+
+
+def _quiet(_: Record) -> None:
+    """The controller's own records; the scenes look at the objects instead."""
+
+
+def _loop(cluster: simulator.Cluster, repository: Repository, heard: list[Record]) -> deployer_loop.Loop:
+    async def snapshot(commit: CommitId) -> Snapshot:
+        return await open_repository.snapshot_of(repository, commit, "")
+
+    def tip() -> Awaitable[CommitId]:
+        return repository.tip(revision.Branch("main"))
+
+    place = Place(cluster.client(), "gitops-ds", state_store.identity("node-agents", "", "", CLUSTER), repository.address.display)
+    source = revision_selector.Source(
+        tip, snapshot, repository.movement, revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER))
+    )
+    timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(2).random)
+    return deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+
+
+async def _look(stage: Stage) -> tuple[Agent, ...]:
+    now = stage.cluster.server.now()
+    agents = await fleet_agents.look(stage.cluster, "gitops-ds", now)
+    for agent in agents:
+        if agent.key.name == STAR:
+            stage.show(agent, now)
+    return agents
+
+
+async def _agent(stage: Stage, name: str, until: Callable[[Agent], bool], what: str) -> Agent:
+    """The agent as soon as `until` holds for it."""
+
+    def found(agents: tuple[Agent, ...]) -> bool:
+        return any(agent.key.name == name and until(agent) for agent in agents)
+
+    return fleet_agents.find(await _fleet(stage, found, what), name, "")
+
+
+async def _fleet(stage: Stage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        agents = await _look(stage)
+        if until(agents):
+            return agents
+        if asyncio.get_running_loop().time() > deadline:
+            last = next((text for told in reversed(stage.heard) if (text := log_lines.line(told))), "the deployer said nothing")
+            raise errors.TimedOut(f"the embedded cluster did not come to this: {what}; last it said: {last}")
+        await asyncio.sleep(1.0)
+
+
+def _healthy(agent: Agent) -> bool:
+    return agent.health.state is HealthState.HEALTHY and agent.counts.available == agent.counts.desired > 0
+
+
+async def _every_node(stage: Stage) -> None:
+    stage.say("\nA commit becomes one pod on every node")
+    stage.loop.ask()
+
+    def whole(agents: tuple[Agent, ...]) -> bool:
+        """Agents that wait for others come with a later pass; the last one leaves nothing out."""
+        passes = [record for record in stage.heard if isinstance(record, PassEnded)]
+        return bool(passes) and not passes[-1].refusals and all(map(_all_there, agents))
+
+    agents = await _fleet(stage, whole, "every agent on every node")
+    desired = sum(agent.counts.desired for agent in agents)
+    nodes = len({node.name for node in agents[0].seen.nodes})
+    stage.say(
+        f"  {len(agents)} DaemonSets on {nodes} nodes: {desired} pods wanted, {sum(a.counts.available for a in agents)} available"
+    )
+    _counters(stage, fleet_agents.find(agents, STAR, ""))
+
+
+def _all_there(agent: Agent) -> bool:
+    return agent.seen.daemonset.counts is not None and agent.counts.available == agent.counts.desired and not agent.health.nodes
+
+
+def _counters(stage: Stage, agent: Agent) -> None:
+    counts = agent.counts
+    stage.say(
+        f"  {agent.key.name}: DESIRED {counts.desired}  CURRENT {counts.current}  READY {counts.ready}  "
+        f"UP-TO-DATE {counts.updated}  AVAILABLE {counts.available}  {agent.health.state}"
+    )
+
+
+async def _join_and_leave(stage: Stage) -> None:
+    stage.say("\nA node joins, another leaves; nobody commits anything")
+    before = stage.cluster.server.now()
+    stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node")
+    stage.say(f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: {_pod_on(agent, 'node-new')}")
+    stage.cluster.remove_node("node-1")
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and not _runs_on(a, "node-1"), "no pod on the node that left")
+    stage.say(f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, {agent.counts.available} available")
+
+
+def _runs_on(agent: Agent, node: str) -> bool:
+    return any(pod.node == node for pod in agent.seen.pods)
+
+
+def _pod_on(agent: Agent, node: str) -> str:
+    return next(pod.name for pod in agent.seen.pods if pod.node == node)
+
+
+async def _rollout(stage: Stage) -> None:
+    stage.say("\nA newer image: planned against the live ControllerRevisions, rolled out one node at a time")
+    commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
+    await _told_plan(stage, commit)
+    agent = await _agent(stage, OTHER, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit, "the new image everywhere")
+    _counters(stage, agent)
+    stage.say(f"  revision {_number(agent)} is commit {commit[:12]}")
+
+
+def _number(agent: Agent) -> int:
+    return agent.current.number if agent.current else 0
+
+
+def _tag(stage: Stage, name: str) -> str:
+    """The tag of the agent's image as it stands in the file."""
+    found = re.search(r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text())
+    return found[1] if found else ""
+
+
+async def _commit(stage: Stage, name: str, change: tuple[str, str], subject: str) -> CommitId:
+    old, new = change
+    file = stage.folder / "agents" / name / "daemonset.yaml"
+    file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
+    commit = local_worktree.commit(stage.folder, subject, AUTHOR)
+    stage.say(f"  git commit {commit[:12]} {subject!r}")
+    stage.loop.ask()
+    return commit
+
+
+async def _told_plan(stage: Stage, commit: CommitId) -> None:
+    """Prints the plan that the deployer made for the commit, without its last lines."""
+
+    def planned() -> Planned | None:
+        return next((r for r in stage.heard if isinstance(r, Planned) and r.plan.commit == commit and r.plan.writes), None)
+
+    await _fleet(stage, lambda _: planned() is not None, "a plan for the commit")
+    found = planned()
+    if found is not None:
+        for line in printers.as_text(found.plan).split("\n\n")[0].splitlines():
+            stage.say(f"  {line}")
+
+
+async def _broken_commit(stage: Stage) -> None:
+    stage.say("\nA commit with a typo changes nothing")
+    before = await _agent(stage, OTHER, _healthy, "a healthy agent")
+    commit = await _commit(stage, OTHER, ("tolerations:", "tolerationz:"), "a typo")
+
+    def rejected() -> CommitRejected | None:
+        return next((r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None)
+
+    await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection")
+    found = rejected()
+    for finding in found.findings if found else ():
+        stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
+    after = await _agent(stage, OTHER, _healthy, "a healthy agent")
+    was, remains = before.seen.daemonset.generation, after.seen.daemonset.generation
+    stage.say(f"  the DaemonSet was at generation {was} and is at generation {remains}, {after.health.state}")
+    await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
+
+
+async def _bad_image(stage: Stage) -> None:
+    stage.say("\nA bad image: the rollout stalls, and health says where and why")
+    commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
+    await _told_plan(stage, commit)
+    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    stage.say(f"  {agent.health.state}: {agent.health.message}")
+    for node in agent.health.nodes:
+        if node.blame == "template":
+            stage.say(f"  {node.node}: {node.reason}, to blame: the {node.blame}; {node.message}")
+    _counters(stage, agent)
+
+
+async def _way_back(stage: Stage) -> None:
+    stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
+    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    good = agent.history[-2]
+    named = open_repository.Named(stage.repository.address, "", None)
+    asked = rollback.Asked(good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR))
+    stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
+    done = await rollback.roll_back_in(stage.repository, named, agent, asked)
+    stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
+    stage.loop.ask()
+    agent = await _agent(stage, STAR, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
+    _counters(stage, agent)
+    stage.say("\n  REVISION  COMMIT        NODES  CHANGE-CAUSE")
+    for row in await history.history(agent, stage.repository):
+        mark = "*" if row["current"] else " "
+        stage.say(f"  {row['revision']:>7}{mark}  {row['commit'][:12]}  {row['nodes']:>5}  {row['changeCause']}")
+    same = agent.history[-1].template == good.template
+    stage.say(
+        f"  revision {_number(agent)} {'is byte for byte' if same else 'is not'} the template that revision {good.number} was"
+    )
+    moment = datetime.fromtimestamp(stage.cluster.server.now(), UTC)
+    stage.say(f"  on the cluster's clock it is {fleet_agents.when(moment)}")

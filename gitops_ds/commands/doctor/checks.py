@@ -1,0 +1,229 @@
+"""What `doctor` looks at: everything that must be well before an apply can be, each as one line with what to do.
+
+Nothing is written: rights are asked for, not tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gitops_ds import __version__, errors
+from gitops_ds.apimachinery import builtin_resources, openapi
+from gitops_ds.checks.schema import kubernetes
+from gitops_ds.client import connect
+from gitops_ds.commands.doctor import repositories
+from gitops_ds.commands.doctor import service as doctor_service
+from gitops_ds.commands.doctor.result import Line, Verdict, Wanted
+from gitops_ds.git import version as git_version
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, NAMESPACE, NODE, POD, Key, Resource
+from gitops_ds.renderers import expand, process
+from gitops_ds.settings import service as settings
+from gitops_ds.settings.service import Service
+from gitops_ds.yaml import nodes
+
+OLDEST_GIT: Final = (2, 39)
+_REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
+_ROLES: Final = "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists them)"
+
+
+async def examine(wanted: Wanted) -> AsyncIterator[Line]:
+    """The lines in the order in which trouble is best mended; never raises for what it finds."""
+    yield _versions()
+    yield _yaml()
+    yield _schemas()
+    told, merged, service = _settings(wanted)
+    yield told
+    yield _git(await asyncio.to_thread(git_version.git_version))
+    bundles: list[Bundle] = []
+    async for line in repositories.examine(merged, service, bundles):
+        yield line
+    yield _kustomize()
+    if service is not None:
+        for line in doctor_service.files(service):
+            yield line
+    async for line in _live(merged, service, bundles):
+        yield line
+
+
+def _versions() -> Line:
+    return Line("versions", Verdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}")
+
+
+def _yaml() -> Line:
+    if nodes.c_parser_present():
+        return Line("yaml", Verdict.OK, "the C parser is there")
+    return Line(
+        "yaml",
+        Verdict.WARNING,
+        "no C parser: reading is many times slower",
+        "install the extra: pip install 'ruamel.yaml[oldlibyaml]'",
+    )
+
+
+def _schemas() -> Line:
+    try:
+        counts = {version: len(openapi.kinds(version)) for version in openapi.VERSIONS}
+    except (OSError, ValueError, KeyError) as error:
+        return Line("schemas", Verdict.BAD, f"the Kubernetes schemas can't be read: {error}", "install gitops-ds anew")
+    return Line("schemas", Verdict.OK, "Kubernetes " + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items()))
+
+
+def _settings(wanted: Wanted) -> tuple[Line, Wanted, Service | None]:
+    """The line; what is wanted, with the file's words where the command line has none; and the file's settings."""
+    if wanted.settings is None:
+        return Line("settings", Verdict.OK, "no file named: options and GITOPS_DS_… variables count"), wanted, None
+    try:
+        found = settings.read(wanted.settings)
+    except errors.SettingsError as error:
+        return Line("settings", Verdict.BAD, str(error), "mend the file; docs/operations.md lists the settings"), wanted, None
+    theirs, ours = found.cluster, wanted.connection
+    connection = connect.Connection(ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace)
+    merged = replace(wanted, cluster=wanted.cluster or theirs.name, connection=connection)
+    return Line("settings", Verdict.OK, f"{wanted.settings} is right"), merged, found
+
+
+def _git(version: tuple[int, ...] | None) -> Line:
+    advice = f"install git {'.'.join(map(str, OLDEST_GIT))} or newer"
+    if version is None:
+        return Line("git", Verdict.BAD, "git is not on the PATH", advice)
+    text = f"git {'.'.join(map(str, version))}"
+    return Line("git", Verdict.OK, text) if version >= OLDEST_GIT else Line("git", Verdict.BAD, f"{text} is too old", advice)
+
+
+def _kustomize() -> Line:
+    found = expand.program()
+    if found is None:
+        advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
+        return Line("kustomize", Verdict.WARNING, "neither kustomize nor kubectl is on the PATH", advice)
+    if (way := process.isolation()) == "none":
+        advice = "allow seccomp filters or user namespaces; until then URLs are refused wherever a kustomization could fetch them"
+        return Line("kustomize", Verdict.WARNING, f"{found[0]} can't be kept from the network here", advice)
+    return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}, without a network ({way})")
+
+
+async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
+    try:
+        async with connect.opened(wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None) as cluster:
+            yield _version(await cluster.version())
+            keys = [key for bundle in bundles for key in bundle.manifests]
+            async for line in rights(cluster, keys, wanted.connection.state_namespace):
+                yield line
+            if service is not None and service.election.enabled is not False:
+                yield await doctor_service.election(cluster, service, time.time())
+    except (errors.ClusterError, errors.UsageError) as error:
+        yield Line("cluster", Verdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
+
+
+def _version(version: str) -> Line:
+    minor = ".".join(version.removeprefix("v").split(".")[:2])
+    if minor in openapi.VERSIONS:
+        return Line("cluster", Verdict.OK, f"Kubernetes {version}")
+    oldest, newest = openapi.VERSIONS[0], openapi.NEWEST
+    advice = f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are {oldest} to {newest}"
+    return Line("cluster", Verdict.WARNING, f"Kubernetes {version} is not one that this version was tested with", advice)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """A verb on the objects of a resource, in one namespace or (empty) in all."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """As `kubectl auth can-i` puts it."""
+        plural = self.resource.plural + (f".{self.resource.group}" if self.resource.group else "")
+        return f"{self.verb} {plural}" + (f" in {self.namespace}" if self.namespace else "")
+
+
+def looking() -> tuple[Right, ...]:
+    """What reading a fleet takes; `watch` is the service's."""
+    return tuple(Right(verb, resource) for resource in (DAEMONSET, CONTROLLER_REVISION, NODE, POD) for verb in ("list", "watch"))
+
+
+def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
+    """What a server-side apply of these objects takes; without any, of DaemonSets and ConfigMaps anywhere."""
+    places = {(builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys}
+    known = {(resource, namespace) for resource, namespace in places if resource is not None} or {(DAEMONSET, ""), (CONFIG_MAP, "")}
+    found = {Right(verb, resource, namespace) for resource, namespace in known for verb in ("get", "create", "patch")}
+    return tuple(sorted(found | {Right("list", resource) for resource, _ in known}))
+
+
+def remembering(namespace: str) -> tuple[Right, ...]:
+    """What keeping the state takes, and telling how agents stand: ConfigMaps in the service's namespace."""
+    return tuple(Right(verb, CONFIG_MAP, namespace) for verb in ("get", "list", "watch", "create", "patch", "delete"))
+
+
+def leading(namespace: str) -> tuple[Right, ...]:
+    """What an election takes."""
+    return tuple(Right(verb, LEASE, namespace) for verb in ("get", "create", "update"))
+
+
+def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
+    """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content names that nobody uses."""
+    places = {(builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys}
+    known = {(resource, namespace) for resource, namespace in places if resource is not None and resource != NAMESPACE}
+    return tuple(
+        sorted(Right("delete", resource, namespace) for resource, namespace in known or {(DAEMONSET, ""), (CONFIG_MAP, "")})
+    )
+
+
+async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> AsyncIterator[Line]:
+    """One line for each use of rights. `keys`: the objects of the repository, `namespace`: of the state. Raises ClusterError.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+    """
+    named = tuple(keys)
+    uses = (
+        ("rights to look", looking(), Verdict.BAD, _ROLES),
+        ("rights to apply", applying(named), Verdict.BAD, _ROLES),
+        ("rights to remember", remembering(namespace), Verdict.BAD, _ROLES),
+        (
+            "rights to lead",
+            leading(namespace),
+            Verdict.WARNING,
+            "needed by a service with an election; the settings may switch it off",
+        ),
+        ("rights to prune", pruning(named), Verdict.WARNING, "needed for --prune, and to collect ConfigMaps that nobody uses"),
+    )
+    for name, asked, verdict, advice in uses:
+        answers = await asyncio.gather(*(_may(cluster, right) for right in asked))
+        missing = [right for right, allowed in zip(asked, answers, strict=True) if not allowed]
+        if missing:
+            yield Line(name, verdict, f"may not {_list(missing)}", advice)
+        else:
+            yield Line(name, Verdict.OK, f"all {len(asked)} are granted")
+
+
+def _list(missing: list[Right]) -> str:
+    shown = ", ".join(map(str, missing[:6]))
+    return shown + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+
+
+async def _may(cluster: Cluster, right: Right) -> bool:
+    asked = {"verb": right.verb, "group": right.resource.group, "resource": right.resource.plural, "namespace": right.namespace}
+    body = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "metadata": {}, "spec": {"resourceAttributes": asked}}
+    told = await cluster.create(_REVIEW, body)
+    return bool((told.get("status") or {}).get("allowed"))
+
+
+def as_json(lines: Iterable[Line]) -> dict[str, Any]:
+    """The document of `doctor -o json`."""
+    told = list(lines)
+    counts = Counter(line.verdict for line in told)
+    checks = [{"name": line.name, "verdict": line.verdict, "message": line.message, "advice": line.advice} for line in told]
+    return {
+        "apiVersion": "gitops-ds.io/v1",
+        "kind": "Diagnosis",
+        "summary": {verdict: counts[verdict] for verdict in Verdict},
+        "checks": checks,
+    }

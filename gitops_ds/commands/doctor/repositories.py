@@ -1,0 +1,127 @@
+"""What `doctor` says of repositories: the one that was named, or all of the settings, which are read as the service reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.client import connect
+from gitops_ds.commands.doctor import result, signing_keys
+from gitops_ds.commands.doctor.result import Line, Verdict, Wanted
+from gitops_ds.git import address
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.plural import counted
+from gitops_ds.model.signatures import Mode, Unverified
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.service import git_auth
+from gitops_ds.service.git_deployer import revision_of
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.service import Service
+
+_ADVICE = "docs/repository-access.md tells what each setting names"
+_UNREAD = "name it with -C, and see that it can be read and has a commit"
+
+
+async def examine(wanted: Wanted, service: Service | None, bundles: list[Bundle]) -> AsyncIterator[Line]:
+    """Their lines; what each of them means is added to `bundles`."""
+    if service is not None and service.repositories:
+        async for line in _followed(wanted, service, bundles):
+            yield line
+    if service is None or not service.repositories or wanted.repository is not None:
+        try:
+            named = open_repository.named(wanted.repository, wanted.path)
+        except errors.UsageError as error:
+            yield Line("repository", Verdict.BAD, str(error), _UNREAD)
+            return
+        look = open_repository.snapshot(named, None, committed=named.where is not None)
+        async for line in _read(named.display, look, wanted.cluster, bundles):
+            yield line
+
+
+async def _followed(wanted: Wanted, service: Service, bundles: list[Bundle]) -> AsyncIterator[Line]:
+    async with contextlib.AsyncExitStack() as stack:
+        secrets = None
+        try:
+            if any("secretRef" in entry for told in service.repositories for entry in told.credentials):
+                cluster = await stack.enter_async_context(connect.opened(wanted.connection))
+                secrets = git_auth.Secrets(cluster, service.cluster.namespace, time.time)
+        except errors.ClusterError as error:
+            yield Line("credentials", Verdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
+        for told in service.repositories:
+            try:
+                where = address.parse(told.url, allow_local=told.allow_local)
+                one = _Followed(told, git_auth.Keyring(told, where, secrets), service)
+            except errors.GitopsError as error:
+                yield Line("repository", Verdict.BAD, str(error), _ADVICE)
+                continue
+            async for line in one.trusted():
+                yield line
+            if wanted.repository is None:
+                async for line in _read(where.display, one.snapshot(), wanted.cluster, bundles):
+                    yield line
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """One repository of the settings, and as whom the service comes to it."""
+
+    told: RepositorySettings
+    own: git_auth.Keyring
+    service: Service
+
+    async def trusted(self) -> AsyncIterator[Line]:
+        """Its credentials and keys as they are now, and whether its tip is signed as it has to be."""
+        display, now = self.own.where.display, time.time()
+        if self.told.credentials:
+            well = f"those for {display} can be read"
+            yield await result.told("credentials", well, git_auth.trouble(self.own, now), _ADVICE)
+        if self.told.verify.mode is not Mode.NONE:
+            for line in await signing_keys.lines(self.told, display, now):
+                yield line
+            yield await result.told("signatures", f"the tip of {display} is signed", self._untrusted(), _ADVICE)
+
+    async def _untrusted(self) -> str:
+        trust, wanted = git_auth.trust_of(self.told), revision_of(self.told)
+        async with self._opened() as repository:
+            tip = await repository.tip(wanted)
+            await repository.fetch(tip)
+            found = await repository.verify(wanted, tip, None, trust)
+            return found.message if isinstance(found, Unverified) else ""
+
+    async def snapshot(self) -> Snapshot:
+        """Its tip, as the service would see it."""
+        async with self._opened() as repository:
+            return await open_repository.snapshot_of(repository, await repository.tip(revision_of(self.told)), self.told.path)
+
+    def _opened(self) -> Repository:
+        return Repository(self.own.where, open_repository.cache_directory(), self.own, allowed=self.service.allowed)
+
+
+async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: list[Bundle]) -> AsyncIterator[Line]:
+    """The lines of a repository and of its manifests."""
+    try:
+        snapshot = await look
+    except errors.GitopsError as error:
+        yield Line("repository", Verdict.BAD, str(error), _UNREAD)
+        return
+    if snapshot.commit is None:
+        advice = "only commits are applied: git init, git add, git commit"
+        yield Line("repository", Verdict.WARNING, f"{display} is not in Git", advice)
+    else:
+        yield Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}")
+    try:
+        found = prepare.prepare(snapshot, cluster=cluster)
+    except errors.GitopsError as error:
+        yield Line("manifests", Verdict.BAD, str(error))
+        return
+    bundles.append(found.bundle)
+    if found.deployable:
+        yield Line("manifests", Verdict.OK, f"{counted(len(found.bundle.manifests), 'object')} can be applied")
+    else:
+        refused = sum(finding.refused for finding in found.findings)
+        yield Line("manifests", Verdict.BAD, f"{counted(refused, 'finding')} must be fixed first", "`gitops-ds check` tells each")

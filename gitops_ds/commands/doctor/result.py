@@ -1,0 +1,48 @@
+"""What `doctor` is asked, and what it says of one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gitops_ds import errors
+from gitops_ds.client import connect
+
+
+class Verdict(StrEnum):
+    """How one thing is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was looked at, how it is, and what to do where it is not well."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look at: the repository as named (None: the one around), a settings file, the cluster and its name in `clusters/`."""
+
+    repository: str | None = None
+    path: str = ""
+    settings: str | None = None
+    cluster: str = ""
+    connection: connect.Connection = field(default_factory=connect.Connection)
+
+
+async def told(name: str, well: str, looking: Awaitable[str], advice: str) -> Line:
+    """The line for a look that tells trouble in words, or nothing."""
+    try:
+        trouble = await looking
+    except errors.GitopsError as error:
+        trouble = str(error)
+    return Line(name, Verdict.BAD, trouble, advice) if trouble else Line(name, Verdict.OK, well)

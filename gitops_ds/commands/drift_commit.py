@@ -1,0 +1,77 @@
+"""Drift taken into Git: the commit that makes the files say what somebody made of the cluster, comments kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from gitops_ds import errors
+from gitops_ds.commands import apply, backport, git_commit
+from gitops_ds.commands.apply import Target
+from gitops_ds.commands.git_commit import Proposal, Proposed
+from gitops_ds.deployer import reconcile
+from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.change import Drifted, FieldChange
+from gitops_ds.model.objects import CommitId, Key, show_path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository
+from gitops_ds.plan import drift
+from gitops_ds.render import bundle as rendering
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where to look, why the commit is written, and what becomes of it."""
+
+    target: Target
+    reason: str = ""
+    proposal: Proposal = field(default_factory=Proposal)
+
+
+async def look(named: open_repository.Named, target: Target) -> Mapping[Key, Drifted]:
+    """What somebody changed since it was applied, by object; as the branch's tip sees it. Writes nothing."""
+    snapshot = await open_repository.snapshot(named, None, committed=True)
+    async with apply.drafted(named, snapshot, target, reconcile.Asked()) as (_, draft):
+        return draft.plan.drifted
+
+
+async def take(named: open_repository.Named, key: Key, drifted: Drifted, asked: Asked) -> Proposed:
+    """The commit that takes the drift of one object into Git.
+
+    Raises Refused where a difference is more than a value that is written in one place.
+    """
+    changes = tuple(FieldChange(change.path, change.new, change.old) for change in drifted.fields)
+    if not changes:
+        raise errors.Refused(f"{key} was deleted in the cluster: take its file away, or let it be made anew")
+    async with git_commit.opened(named, asked.proposal) as repository:
+        by = git_commit.signature(named, asked.proposal)
+
+        async def build(tip: CommitId) -> CommitId:
+            snapshot = await open_repository.snapshot_of(repository, tip, named.path)
+            edited = _edited(snapshot, key, changes, asked.target)
+            files = {(PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()}
+            why = asked.reason or f"It was {drift.words(drifted)}."
+            message = f"Take the change of {key} into Git\n\n{why}\n"
+            return await repository.commit_files(tip, files, message, by)
+
+        return await git_commit.propose(repository, asked.proposal, build)
+
+
+def _edited(snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: Target) -> Mapping[PurePosixPath, bytes]:
+    manifest = _find(snapshot, key, target)
+    files = backport.edited(snapshot, manifest, changes)
+    where = ", ".join(show_path(change.path) for change in changes[: drift.SHOWN])
+    if files is None:
+        raise errors.Refused(f"{key}: {where} is not written in one place of its files: write it there yourself")
+    after = replace(snapshot, files={**snapshot.files, **files})
+    if not files or not backport.says(_find(after, key, target), changes):
+        raise errors.Refused(f"{key}: its files can't be made to say what the cluster says ({where}): write it there yourself")
+    return files
+
+
+def _find(snapshot: Snapshot, key: Key, target: Target) -> Manifest:
+    found = rendering.render(snapshot, cluster=target.cluster, namespace=target.namespace).manifests.get(key)
+    if found is None:
+        raise errors.Refused(f"Git does not name {key} any more")
+    return found

@@ -1,0 +1,111 @@
+"""A commit on a branch's tip, shown or pushed: how every command of ours writes to Git."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gitops_ds import __version__, errors
+from gitops_ds.forges import access
+from gitops_ds.forges.access import Access
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.requests import Opening
+from gitops_ds.git import identity, revision
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.objects import CommitId
+from gitops_ds.pipeline import open_repository
+from gitops_ds.service import forge_discovery
+
+PATIENCE = 120.0  # seconds for the forge
+_AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Which branch (None: the default one), whether the commit is pushed there, and who writes it (None: the person there).
+
+    With a forge it becomes a pull request: at once, or with `push` where the branch does not take it. `signoff`: that person signs
+    it off.
+    """
+
+    branch: str | None = None
+    push: bool = False
+    author: str | None = None
+    forge: forge_discovery.Named | None = None
+    signoff: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The commit, the branch that it is for, its patch, and where its pull request is shown, if it became one."""
+
+    commit: CommitId
+    branch: str
+    patch: str
+    pull_request: str = ""
+
+
+@asynccontextmanager
+async def opened(named: open_repository.Named, proposal: Proposal) -> AsyncIterator[Repository]:
+    """The repository to write to. Raises UsageError for a push to the branch that is checked out there."""
+    async with open_repository.opened(named) as repository:
+        if named.directory is not None and proposal.forge is not None:
+            raise errors.UsageError("a pull request is opened at the server: name it, -C $(git remote get-url origin)")
+        if proposal.push and named.directory is not None:
+            here = await repository.default_branch()
+            if proposal.branch in (None, here):
+                raise errors.UsageError(
+                    f"{here} is checked out in {named.display}, and git does not push there: name the server, "
+                    "-C $(git remote get-url origin), or another --branch"
+                )
+        yield repository
+
+
+async def propose(repository: Repository, proposal: Proposal, build: Callable[[CommitId], Awaitable[CommitId]]) -> Proposed:
+    """Builds the commit on the branch's tip; where it is pushed, again when somebody pushed first."""
+    branch = proposal.branch or await repository.default_branch()
+    forge = None if proposal.forge is None else _access(repository, proposal.forge)
+    if proposal.push:
+        try:
+            commit = await repository.push_with_retry(build, branch)
+            return Proposed(commit, branch, await repository.show(commit))
+        except errors.SourceDenied:
+            if forge is None:
+                raise
+    tip = await repository.tip(revision.Branch(branch))
+    await repository.fetch(tip)
+    commit = await build(tip)
+    link = "" if forge is None else await _opened(repository, forge, commit, branch)
+    return Proposed(commit, branch, await repository.show(commit), link)
+
+
+def _access(repository: Repository, named: forge_discovery.Named) -> Access:
+    """Raises UsageError where the forge can't be told, or there is no token for it."""
+    found = forge_discovery.find(repository.address, named)
+    return Access(found.kind, found.url, access.token(found.kind, os.environ), found.project)
+
+
+async def _opened(repository: Repository, forge: Access, commit: CommitId, target: str) -> str:
+    """Where the pull request of the commit is shown. Its branch is named by the commit, so that there is never a second one."""
+    branch = f"gitops-ds/{commit[:12]}"
+    await repository.push(commit, branch, None)
+    said = await repository.info(commit)
+    async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
+        return await there.open(Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."))
+
+
+def signature(named: open_repository.Named, proposal: Proposal) -> Signature:
+    """Who writes the commit, now. Raises UsageError for an author that is none."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    if proposal.author is None:
+        name, mail = identity.name_and_mail(named.directory)
+    elif matched := _AUTHOR.fullmatch(proposal.author):
+        name, mail = matched[1], matched[2]
+    else:
+        raise errors.UsageError(f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'")
+    return Signature(name, mail, now, identity.signing(named.directory), proposal.signoff)

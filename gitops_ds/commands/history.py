@@ -1,0 +1,194 @@
+"""Git joined with ControllerRevisions: which commit stands behind which revision, and the commit that leads back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import defaults, revisions
+from gitops_ds.commands import backport
+from gitops_ds.commands.backport import Wanted
+from gitops_ds.fleet.agents import Agent, when
+from gitops_ds.git.commit_writer import Why
+from gitops_ds.git.repository import Repository
+from gitops_ds.model import names
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CommitId, show_path, template_of
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline import open_repository
+from gitops_ds.plan import diff
+from gitops_ds.render import bundle as rendering
+
+LOOK_BACK = 1000  # commits
+
+
+async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
+    """The revisions, oldest first, each with its commit, author and time where Git is at hand."""
+    current, counts, found = agent.current, agent.nodes_by_hash(), []
+    for revision in agent.history:
+        commit = agent.commit_of(revision)
+        info = await _info(repository, commit)
+        annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+        cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
+        found.append(
+            {
+                "revision": revision.number,
+                "name": revision.name,
+                "hash": revision.hash,
+                "commit": commit,
+                "author": info.author if info else "",
+                "committed": when(info.committed) if info else "",
+                "changeCause": cause,
+                "nodes": counts[revision.hash],
+                "current": current is not None and revision.name == current.name,
+            }
+        )
+    return found
+
+
+async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:
+    if repository is None or not commit or template_of(commit):
+        return None
+    try:
+        await repository.fetch(CommitId(commit))
+        return await repository.info(CommitId(commit))
+    except errors.SourceError:  # a rewritten branch: the number and the commit are still true
+        return None
+
+
+def revision_of(agent: Agent, number: int) -> Revision:
+    """The revision with that number. Raises UsageError, naming those there are."""
+    for revision in agent.history:
+        if revision.number == number:
+            return revision
+    known = ", ".join(str(revision.number) for revision in agent.history) or "none"
+    raise errors.UsageError(f"{agent.key} has no revision {number}; it has {known}")
+
+
+def revision_before(agent: Agent) -> Revision:
+    """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes back to.
+
+    Raises UsageError where there is none.
+    """
+    earlier = [revision for revision in agent.history if revision is not agent.current]
+    if not earlier:
+        raise errors.UsageError(f"{agent.key} has no revision to go back to")
+    return earlier[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """A commit that brings a template back, and how: it reverts one commit, restores files of an older one, or edits values."""
+
+    commit: CommitId
+    reverts: CommitId | None = None
+    restores: CommitId | None = None
+
+    def __str__(self) -> str:
+        """As a phrase: `reverts 156dd9421871`."""
+        if self.reverts:
+            return f"reverts {self.reverts[:12]}"
+        return f"restores the files of {self.restores[:12]}" if self.restores else "edits the values that differ"
+
+
+async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: Wanted, why: Why) -> WayBack:
+    """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else the agent's files as they were.
+
+    A template that no commit made (somebody changed the cluster by hand) is written into the agent's own file, comments kept.
+    Raises Refused when neither brings the template back, saying what else would have to change.
+    """
+    try:
+        if wanted.target is None:
+            raise errors.Refused(f"nobody noted which commit made that revision of {wanted.key}: name it with --to-commit")
+        return await _by_history(repository, inside, tip, (wanted, wanted.target), why)
+    except errors.Refused:
+        if wanted.template is None:
+            raise
+        files = backport.files(await open_repository.snapshot_of(repository, tip, inside), wanted)
+        if files is None:
+            raise
+        if not files:
+            raise errors.Refused(
+                f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing to take back"
+            ) from None
+    subject = f"Bring revision {wanted.template.number} of {wanted.key} back"
+    message = f"{subject}\n\n{why.reason}\n"
+    edited = {_in_repository(inside, path): data for path, data in files.items()}
+    commit = await repository.commit_files(tip, edited, message, why.by)
+    await _verify(repository, inside, commit, wanted)
+    return WayBack(commit)
+
+
+async def _by_history(repository: Repository, inside: str, tip: CommitId, goal: tuple[Wanted, CommitId], why: Why) -> WayBack:
+    wanted, target = goal
+    await repository.fetch(target)
+    then, now = [await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)]
+    folder = _folder(then, wanted)
+    changed = _changed(then, now, folder)
+    if not changed:
+        raise errors.Refused(f"{folder} is as it was in {target[:12]}: nothing to take back")
+    since = await repository.log(target, tip, LOOK_BACK)
+    single = await _single(repository, inside, [info.id for info in since], folder)
+    commit = None
+    if single is not None:
+        try:
+            commit = await repository.revert(tip, [single], why)
+        except errors.Refused:  # something else touched the same lines since: restore the files instead
+            single = None
+    if commit is None:
+        commit = await repository.restore(tip, target, [_in_repository(inside, path) for path in changed], why)
+    await _verify(repository, inside, commit, wanted)
+    return WayBack(commit, single, None if single else target)
+
+
+def _folder(snapshot: Snapshot, wanted: Wanted) -> PurePosixPath:
+    """What belongs to the agent: its folder under agents/, else the one file that holds it."""
+    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    if manifest is None:
+        raise errors.Refused(f"{wanted.key} is not in the commit that it shall go back to")
+    file = PurePosixPath(manifest.origin.base.file)
+    return PurePosixPath(*file.parts[:2]) if file.parts[0] == "agents" and len(file.parts) > 2 else file
+
+
+def _changed(then: Snapshot, now: Snapshot, folder: PurePosixPath) -> list[PurePosixPath]:
+    paths = {path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)}
+    return sorted(path for path in paths if then.files.get(path) != now.files.get(path))
+
+
+async def _single(repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath) -> CommitId | None:
+    """The one commit since then that touched the agent, if it touched nothing else."""
+    touching = []
+    for commit in since:
+        parents = (await repository.info(commit)).parents
+        if len(parents) != 1:
+            return None
+        before, after = [await repository.snapshot(one, "") for one in (parents[0], commit)]
+        changed = _changed(before, after, PurePosixPath())
+        whole = PurePosixPath(inside) / folder
+        inner = [path for path in changed if path == whole or path.is_relative_to(whole)]
+        if inner:
+            touching.append((commit, len(inner) == len(changed)))
+    return touching[0][0] if len(touching) == 1 and touching[0][1] else None
+
+
+def _in_repository(inside: str, path: PurePosixPath) -> str:
+    return (PurePosixPath(inside) / path).as_posix()
+
+
+async def _verify(repository: Repository, inside: str, commit: CommitId, wanted: Wanted) -> None:
+    """Renders the commit: the template must be the one that was asked for."""
+    if wanted.template is None:
+        return
+    after = await open_repository.snapshot_of(repository, commit, inside)
+    manifest = rendering.render(after, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
+    mine, theirs = defaults.defaulted_template(template), defaults.defaulted_template(wanted.template.template)
+    if not revisions.same_template(mine, theirs):
+        where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
+        raise errors.Refused(
+            f"the agent's own files do not bring revision {wanted.template.number} back ({where} differ): "
+            "values outside its folder changed too; revert those commits with git revert, or name another --to-commit"
+        )

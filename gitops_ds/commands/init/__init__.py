@@ -1,0 +1,67 @@
+"""A small valid repository to begin with: the files of repository/, written where nothing of them exists yet, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+from gitops_ds import __version__, errors
+from gitops_ds.git import atomic_write
+
+_HIDDEN = "dot-"  # a name that begins with a dot would be overlooked here, and by tools that pack the program
+_VERSION = "@VERSION@"
+
+
+def files() -> Mapping[PurePosixPath, str]:
+    """The text of every file of the repository, by its path."""
+    return dict(sorted(_files(resources.files("gitops_ds.commands.init") / "repository", PurePosixPath())))
+
+
+def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPath, str]]:
+    for entry in folder.iterdir():
+        name = entry.name.replace(_HIDDEN, ".", 1) if entry.name.startswith(_HIDDEN) else entry.name
+        if entry.is_dir():
+            yield from _files(entry, at / name)
+        else:
+            yield at / name, entry.read_text("utf-8").replace(_VERSION, __version__)
+
+
+def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
+    """Writes every file (by path its text), and returns their paths.
+
+    Raises Refused when one of them exists already or lies behind a link, UsageError when the directory can't be written.
+    Then nothing is left behind.
+    """
+    there = [str(path) for path in wanted if (directory / path).is_symlink() or (directory / path).exists()]
+    if there:
+        raise errors.Refused(f"{directory} has {', '.join(there)} already: nothing was written; name an empty directory")
+    made: list[Path] = []
+    try:
+        for path, text in wanted.items():
+            _make_directory(atomic_write.without_links(directory / path).parent, made)
+            atomic_write.create(directory / path, text.encode())
+            made.append(directory / path)
+    except errors.Refused:
+        _take_back(made)
+        raise
+    except OSError as error:
+        _take_back(made)
+        raise errors.UsageError(f"{error.filename or directory}: {error.strerror}; nothing was written") from None
+    return tuple(wanted)
+
+
+def _make_directory(directory: Path, made: list[Path]) -> None:
+    if not directory.is_dir():
+        _make_directory(directory.parent, made)
+        directory.mkdir()
+        made.append(directory)
+
+
+def _take_back(made: list[Path]) -> None:
+    for path in reversed(made):
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()

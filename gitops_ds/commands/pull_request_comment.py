@@ -1,0 +1,209 @@
+"""A report under the pull request that it is about, and the status of its commit: which forge, which place, and then both."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gitops_ds import __version__, errors
+from gitops_ds.commands import ci_event
+from gitops_ds.forges import access, ci_environment, requests
+from gitops_ds.forges.ci_environment import Surroundings
+from gitops_ds.forges.client import Clock, Forge, Posted
+from gitops_ds.forges.requests import Kind, State, Status
+from gitops_ds.forges.sticky_comment import Sticky
+from gitops_ds.model.finding import Severity
+from gitops_ds.report import comment_data, comment_page, findings, markdown
+from gitops_ds.report.comment_page import Page
+
+_PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for. What is empty is taken from the CI's environment; `only` is `comment`, `status` or empty for both."""
+
+    report: str
+    kind: Kind | None = None
+    url: str = ""
+    project: str = ""
+    number: int = 0
+    sha: str = ""
+    key: str = ""
+    status: str = ""
+    only: str = ""
+    fail_on: Severity = Severity.ERROR
+    allow_http: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull request, if it fits the report.
+
+    `number` is 0 where the pull request has to be found by `branch`, or where there is none. `status` is None where none is wanted.
+    """
+
+    kind: Kind
+    url: str
+    project: str
+    page: Page
+    marker: str
+    sha: str = ""
+    number: int = 0
+    branch: str = ""
+    run: tuple[int, ...] = ()
+    comment: bool = True
+    status: Status | None = None
+
+    @property
+    def name(self) -> str:
+        """The pull request, for people."""
+        return f"{self.project}{'!' if self.kind is Kind.GITLAB else '#'}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done, in words, and what was refused."""
+
+    told: tuple[str, ...]
+    refused: tuple[errors.ForgeError, ...]
+
+
+def task(wanted: Wanted, environ: Mapping[str, str]) -> Task:
+    """What to do, by options, environment and report. Raises UsageError where something is missing or does not fit."""
+    page = _page(wanted.report)
+    around = _around(wanted, ci_environment.read(environ, ci_event.event(environ)))
+    if around.kind is None or not around.project:
+        raise errors.UsageError("no CI says where this is: name --forge, --url, --project, --number and --sha")
+    if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
+        raise errors.UsageError(f"--project {findings.harmless(around.project)}: write OWNER/NAME")
+    sha = _sha(wanted, around, page)
+    if not sha and not around.number:
+        raise errors.UsageError("which commit is meant? Name --number, or --sha with the whole id")
+    status = None
+    if wanted.only != "comment":
+        state = State.FAILURE if page.loud(wanted.fail_on) else State.SUCCESS
+        told = findings.told(page.count) if any(page.count.values()) else "no findings"
+        pipeline = str(around.run[0]) if around.kind is Kind.GITLAB and around.run else ""
+        status = Status(wanted.status or f"gitops-ds/{wanted.key or page.key}", state, told, around.link, pipeline)
+    return Task(
+        around.kind,
+        access.address(around.kind, around.url, allow_http=wanted.allow_http),
+        around.project,
+        page,
+        markdown.marker(wanted.key or page.key),
+        sha,
+        around.number,
+        "" if around.number else around.branch,
+        around.run,
+        wanted.only != "status",
+        status,
+    )
+
+
+def plan(task: Task) -> list[str]:
+    """What would be done, in words; nothing is asked of the forge."""
+    commit = task.sha[:12] or task.page.head
+    lines = [f"forge: {requests.dialect(task.kind).name} at {task.url}"]
+    if task.comment and (task.number or task.branch):
+        where = task.name if task.number else f"the pull request of {findings.harmless(task.branch)} in {task.project}"
+        lines.append(f"would comment on {where} while it is at {commit}: {task.marker}, {len(task.page.text.encode())} bytes")
+    elif task.comment:
+        lines.append("no pull request: no comment")
+    if task.status:
+        lines.append(f"would set {_status_words(task.status)} of {commit}")
+    return lines
+
+
+async def carry_out(task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None) -> Done:
+    """Does it, in `patience` seconds: what can be done is done, although something else was refused."""
+    there = access.Access(task.kind, task.url, access.token(task.kind, environ), task.project)
+    told: list[str] = []
+    refused: list[errors.ForgeError] = []
+    async with Forge(there, patience, f"gitops-ds/{__version__}", clock) as forge:
+        for step in (_comment, _status):
+            try:
+                task, words = await step(forge, task)
+                told.append(words)
+            except errors.ForgeError as error:
+                refused.append(error)
+    return Done(tuple(filter(None, told)), tuple(refused))
+
+
+async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
+    """The task with the commit that it is about, and what became of the comment."""
+    if not task.number and task.branch and task.comment:
+        task = replace(task, number=await forge.find(task.branch, task.sha))
+    if not task.number:
+        return task, "no pull request is at this commit: no comment" if task.comment else ""
+    if not task.comment and task.sha:
+        return task, ""
+    head = await forge.head(task.number)
+    if not task.sha and head.startswith(task.page.head):
+        task = replace(task, sha=head)
+    if not task.comment:
+        return task, ""
+    if head != task.sha:
+        return task, f"{task.name} moved on to {head[:12]}: its comment is left to that commit's report"
+    done = await forge.comment(task.number, Sticky(task.marker, task.page.text, task.sha, task.run))
+    match done:
+        case Posted.NEWER:
+            return task, f"{task.name} has the report of a later run for this commit: it is left as it is"
+        case Posted.CREATED | Posted.UPDATED | Posted.UNCHANGED:
+            return task, f"comment {done.value} on {task.name}"
+
+
+async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
+    if task.status is None:
+        return task, ""
+    if not task.sha:
+        return task, f"no status is set: of the commit {task.page.head} only the beginning is known; --sha names it"
+    await forge.status(task.sha, task.status)
+    return task, f"{_status_words(task.status)} of {task.sha[:12]}"
+
+
+def _status_words(status: Status) -> str:
+    return f"status {status.name}: {status.state.value} ({status.description})"
+
+
+def _around(wanted: Wanted, found: Surroundings) -> Surroundings:
+    """What the CI says, as far as the options don't say otherwise: what belongs to another place does not count."""
+    if wanted.kind and wanted.kind is not found.kind:
+        found = Surroundings(wanted.kind, link=found.link)
+    if wanted.project and wanted.project != found.project:
+        found = replace(found, number=0, sha="", branch="")
+    return replace(
+        found, url=wanted.url or found.url, project=wanted.project or found.project, number=wanted.number or found.number
+    )
+
+
+def _sha(wanted: Wanted, around: Surroundings, page: Page) -> str:
+    if wanted.sha:
+        if not requests.is_commit(wanted.sha):
+            raise errors.UsageError(f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit")
+        return wanted.sha
+    if around.sha and not around.sha.startswith(page.head):
+        raise errors.UsageError(
+            f"{wanted.report} is the report of {page.head}, but this job is about {around.sha[:12]}: "
+            "give that commit's report, or say with --sha that it is of this one"
+        )
+    if not around.sha and not page.head:
+        raise errors.UsageError("neither the report nor a CI says which commit it is of: name --sha")
+    return around.sha
+
+
+def _page(name: str) -> Page:
+    """The page of a report: of a JSON report it is rendered here, for a page of another job may hold anything."""
+    most = comment_data.MOST + 1
+    try:
+        data = sys.stdin.buffer.read(most) if name == "-" else ci_event.read(name, most)
+        return comment_page.read(comment_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data)
+    except OSError as error:
+        raise errors.UsageError(f"--report {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise errors.UsageError(
+            f"--report {name}: {error}; write it with `gitops-ds check -o json=FILE`, or `-o markdown=FILE`"
+        ) from None

@@ -1,0 +1,198 @@
+"""What people ask of a service, put where it reads it: annotations of the state's ConfigMap, and of a DaemonSet.
+
+Which state is meant: the one that is named, that of the repository around you, or the only one there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.deployer import requests, state_store
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import State
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
+from gitops_ds.pipeline import open_repository
+from gitops_ds.plan import ownership
+
+ASK_SECONDS = 0.25
+_TRIES = 5
+
+# What becomes of the annotations: the new value of each that changes, None to take it away.
+Change = Callable[[Body], Mapping[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The namespace of the states, and which is meant: by its `id`, or by a `repository` (a directory or URL)."""
+
+    namespace: str
+    id: str = ""
+    repository: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A state: the owner's id, and what it remembers."""
+
+    id: str
+    state: State
+
+
+async def find(cluster: Cluster, where: Where) -> Found:
+    """The state that is meant. Raises NotFound where there is none, UsageError where there are several."""
+    there = await state_store.known(cluster, where.namespace)
+    if where.id:
+        if where.id not in there:
+            raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
+        return Found(where.id, there[where.id])
+    if not there:
+        raise _nothing(f"no service has worked here: no state is in namespace {where.namespace}", there)
+    named = _around(where.repository)
+    mine = {id: known for id, known in there.items() if known.repository in named}
+    if where.repository is not None and not mine:
+        raise _nothing(f"no service follows {where.repository} here", there)
+    mine = mine or dict(there)
+    if len(mine) > 1:
+        raise errors.UsageError(f"several repositories are followed here: say which with -C or --id: {_list(mine)}")
+    return next(Found(id, known) for id, known in mine.items())
+
+
+def _around(named: str | None) -> tuple[str, ...]:
+    try:
+        repository = open_repository.named(named)
+    except errors.UsageError:
+        if named is not None:
+            raise
+        return ()
+    return tuple({repository.identity, repository.display})
+
+
+def _nothing(words: str, there: Mapping[str, State]) -> errors.NotFound:
+    also = f"; there are {_list(there)}" if there else ": is `gitops-ds run` at work, and is --state-namespace right?"
+    return errors.NotFound(words + also, 404, "NotFound")
+
+
+def _list(there: Mapping[str, State]) -> str:
+    return ", ".join(f"{id} ({known.repository})" for id, known in there.items())
+
+
+async def annotate(cluster: Cluster, where: Where, id: str, change: Change) -> Body:
+    """The ConfigMap of a state after the change, also when somebody writes it at the same time."""
+    for _ in range(_TRIES):
+        before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
+        metadata = {"resourceVersion": before["metadata"]["resourceVersion"], "annotations": dict(change(before))}
+        try:
+            return await cluster.patch(CONFIG_MAP, where.namespace, state_store.config_map_name(id), {"metadata": metadata})
+        except errors.Conflict:
+            continue
+    raise errors.Conflict(f"the state {id} is written again and again by others: try once more", 409, "Conflict")
+
+
+async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
+    """Asks for a pass; the ConfigMap, and the value that the answer will repeat."""
+    value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
+
+
+async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds: float) -> Body:
+    """The ConfigMap when the request was answered. Raises TimedOut."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                body = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
+                said = _annotations(body)
+                if said.get(names.HANDLED_AT) == value:
+                    return body
+                if said.get(names.REQUESTED_AT) != value:
+                    raise errors.TimedOut("somebody else asked for a pass meanwhile, which takes the place of this request")
+                await asyncio.sleep(ASK_SECONDS)
+    except TimeoutError:
+        raise errors.TimedOut(
+            f"not answered after {seconds:g} seconds: is `gitops-ds run` at work for {id}? The request stands until it is"
+        ) from None
+
+
+async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspended: bool) -> Key:
+    """Suspends one DaemonSet, or takes that back. Raises Refused where a commit suspended it."""
+    short = name.rpartition("/")[2]
+    found = [body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)]
+    if not found:
+        raise errors.NotFound(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them', 404, "NotFound")
+    if len(found) > 1:
+        spaces = ", ".join(key_of(body).namespace for body in found)
+        raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
+    body, key = found[0], key_of(found[0])
+    if not suspended and ownership.is_from_git(body, names.SUSPEND):
+        raise errors.Refused(f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is resumed")
+    value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
+    await cluster.patch(DAEMONSET, key.namespace, key.name, value)
+    return key
+
+
+def _is_meant(body: Body, name: str, namespace: str) -> bool:
+    key = key_of(body)
+    return key.name == name and namespace in ("", key.namespace)
+
+
+async def hold(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Adds a commit to those that are not to be applied."""
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        return {names.HOLD: ",".join(sorted({*requests.parse(before).held, commit}))}
+
+    return await annotate(cluster, where, id, change)
+
+
+async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Lets a commit be applied again, whoever held it. Raises Refused where nobody did."""
+
+    def same(held: str) -> bool:
+        return held.startswith(commit) or commit.startswith(held)
+
+    released = False
+    for _ in range(_TRIES):
+        known = await state_store.load(cluster, where.namespace, id)
+        left = tuple(one for one in known.held if not same(one.commit))
+        if left == known.held:
+            break
+        try:
+            await state_store.save(cluster, where.namespace, id, replace(known, held=left))
+        except errors.Conflict:
+            continue
+        released = True
+        break
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        held = requests.parse(before).held
+        if not released and not any(same(one) for one in held):
+            raise errors.Refused(f"commit {commit} is not held: {', '.join(held) or 'none is'}")
+        return {names.HOLD: ",".join(one for one in held if not same(one)) or None}
+
+    return await annotate(cluster, where, id, change)
+
+
+def as_json(found: Found, body: Body) -> dict[str, Any]:
+    """What is asked of a service, and what it answered (docs/command-line.md)."""
+    said, asked = _annotations(body), requests.parse(body)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Steering",
+        "id": found.id,
+        "repository": found.state.repository,
+        "requestedAt": said.get(names.REQUESTED_AT, ""),
+        "handledAt": said.get(names.HANDLED_AT, ""),
+        "outcome": said.get(names.OUTCOME, ""),
+        "suspended": asked.suspended,
+        "approve": asked.approved,
+        "hold": list(asked.held),
+    }
+
+
+def _annotations(body: Body) -> Mapping[str, str]:
+    return (body.get("metadata") or {}).get("annotations") or {}

@@ -1,0 +1,47 @@
+"""What the services of a cluster follow, read from the statuses that they save; no service is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.deployer import source_status_store, state_store
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.source_status import Condition, SourceStatus
+
+NONE = "no running service follows this repository"
+
+
+async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStatus, ...]:
+    """Every repository with a status or a state, sorted by id; Unknown where no service is running. Raises ClusterError."""
+    found = dict(await source_status_store.known(cluster, namespace, now))
+    for id, known in (await state_store.known(cluster, namespace)).items():
+        if id not in found:
+            found[id] = SourceStatus(id, known.repository, newest=known.last_attempted, applied=known.last_good, active=False)
+    return tuple(_current(found[id]) for id in sorted(found))
+
+
+def _current(status: SourceStatus) -> SourceStatus:
+    if status.active:
+        return status
+    last = f"; its last condition was {status.condition}: {status.message}" if status.message else ""
+    return replace(status, condition=Condition.UNKNOWN, message=NONE + last)
+
+
+def as_json(status: SourceStatus) -> dict[str, Any]:
+    """One item of a SourceStatusList (docs/command-line.md)."""
+    return {
+        "name": status.id,
+        "repository": status.repository,
+        "branch": status.branch,
+        "newestCommit": status.newest or "",
+        "appliedCommit": status.applied or "",
+        "condition": status.condition.value,
+        "message": status.message,
+        "since": timestamps.text(status.since) if status.since else "",
+        "looked": timestamps.text(status.looked) if status.looked else "",
+        "held": list(status.held),
+        "suspended": status.suspended,
+        "followed": status.active,
+    }

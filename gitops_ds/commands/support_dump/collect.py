@@ -1,0 +1,375 @@
+"""`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
+
+Everything is read and nothing written. What can't be read is told in the archive, for that is part of the picture. No Secret is
+asked for; what else may hold one goes through the veil of `redaction`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import io
+import platform
+import re
+import tarfile
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+
+from gitops_ds import __version__, errors
+from gitops_ds.apimachinery import pods
+from gitops_ds.deployer import state_store
+from gitops_ds.fleet import status_writer
+from gitops_ds.git import atomic_write, version
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, EVENT, LEASE, NODE, POD, Body, Resource
+from gitops_ds.redaction import texts
+from gitops_ds.redaction.patterns import HIDDEN
+from gitops_ds.redaction.support_dump import Veil
+from gitops_ds.renderers import expand
+from gitops_ds.yaml import parser
+
+ROOT: Final = "gitops-ds-support"
+_SERVICE: Final = "app.kubernetes.io/name=gitops-ds"  # the label of its pods in deploy/
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_TAIL: Final = 5_000  # lines of a log
+_PODS: Final = 10  # of the service, whose logs and metrics are asked for
+
+Parts = dict[str, Any]  # by file name: bytes are whole, a text or a document goes through the veil
+
+
+class Raw(Protocol):
+    """Reads at most so many bytes of what the API server answers at a path; raises ClusterError."""
+
+    def __call__(self, path: str, query: Mapping[str, str], most: int) -> Awaitable[str]:
+        """The text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a file of the archive, a log, and all files together may be, in bytes before they are compressed."""
+
+    file: int = 16 << 20
+    log: int = 2 << 20
+    whole: int = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw` reads logs and metrics."""
+
+    namespace: str = "gitops-ds"
+    settings: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(slots=True)
+class Dump:
+    """What was found, and in words what was not."""
+
+    parts: Parts = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    async def read(self, what: str, reading: Awaitable[Parts]) -> None:
+        """Adds what is read, or why it can't be."""
+        try:
+            self.parts |= await reading
+        except (errors.GitopsError, OSError) as error:
+            self.missing.append(f"{what}: {error}")
+
+
+async def local(wanted: Wanted) -> Dump:
+    """What this machine tells: versions, and the settings file."""
+    dump = Dump()
+    await dump.read("versions", _versions())
+    if wanted.settings is not None:
+        await dump.read("settings", _settings_file(wanted.settings))
+    return dump
+
+
+async def cluster(dump: Dump, cluster: Cluster, wanted: Wanted, raw: Raw | None) -> None:
+    """Adds what the cluster tells."""
+    space = wanted.namespace
+    await dump.read("version of Kubernetes", _kubernetes(cluster))
+    await dump.read("DaemonSets", _listed(cluster, DAEMONSET, "daemonsets"))
+    await dump.read("ControllerRevisions", _listed(cluster, CONTROLLER_REVISION, "controllerrevisions"))
+    await dump.read("pods", _pods(cluster))
+    await dump.read("nodes", _nodes(cluster))
+    await dump.read("events", _events(cluster, space))
+    await dump.read("leases", _listed(cluster, LEASE, "leases", Selection(namespace=space)))
+    await dump.read("ConfigMaps and settings", _config_maps(cluster, space))
+    await dump.read("status objects", _statuses(cluster, space))
+    await _states(dump, cluster, space)
+    if raw is not None:
+        await _running(dump, cluster, wanted, raw)
+
+
+async def _versions() -> Parts:
+    git, kustomize = await asyncio.to_thread(version.git_version), expand.program()
+    found = {name: _version_of(name) for name in _libraries()}
+    told = {
+        "gitops-ds": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": ".".join(map(str, git)) if git else None,
+        "kustomize": " ".join([Path(kustomize[0]).name, *kustomize[1:]]) if kustomize else None,
+        "libraries": found,
+    }
+    return {"versions.json": told}
+
+
+def _libraries() -> list[str]:
+    """The distributions that the installed program depends on, those of its extras as well, by the names of its metadata."""
+    asked = importlib.metadata.requires("gitops-ds") or ()
+    return sorted({re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in asked if "extra == 'dev'" not in one})
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+async def _settings_file(file: str) -> Parts:
+    return {"settings.json": _settings(file, await asyncio.to_thread(Path(file).read_bytes))}
+
+
+def _settings(file: str, data: bytes) -> Any:
+    """The settings as values: what is no YAML is left out, for nobody could tell what in it is secret. Raises SettingsError."""
+    parsed = parser.read(file, data)
+    if problems := [finding for finding in parsed.findings if finding.refused]:
+        raise errors.SettingsError(f"{problems[0].place}: {problems[0].message}")
+    found = parsed.documents[0].value if parsed.documents else None
+    receivers = found.get("notify") if isinstance(found, dict) else None
+    if isinstance(found, dict) and isinstance(receivers, list):
+        hidden = [
+            {**one, "url": texts.origin(one["url"])} if isinstance(one, dict) and isinstance(one.get("url"), str) else one
+            for one in receivers
+        ]
+        return {**found, "notify": hidden}
+    return found
+
+
+async def _kubernetes(cluster: Cluster) -> Parts:
+    return {"kubernetes.json": {"version": await cluster.version()}}
+
+
+async def _listed(cluster: Cluster, resource: Resource, name: str, which: Selection | None = None) -> Parts:
+    found = await cluster.list(resource, which or Selection())
+    return {f"{name}.json": [_slim(body, resource) for body in found.items]}
+
+
+def _slim(body: Body, resource: Resource) -> dict[str, Any]:
+    """Without who wrote which field, and without the copy that kubectl keeps."""
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"}
+    if annotations := metadata.get("annotations"):
+        metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+async def _pods(cluster: Cluster) -> Parts:
+    """Of the pods of DaemonSets how they are: their specification is in the revision that they name."""
+    found = await cluster.list(POD, Selection(brief=True))
+    kept = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels", "ownerReferences")
+    items = []
+    for body in found.items:
+        owner = pods.controller_of(body["metadata"])
+        if owner is not None and owner.kind == DAEMONSET.kind:
+            metadata = {key: body["metadata"][key] for key in kept if key in body["metadata"]}
+            node = (body.get("spec") or {}).get("nodeName")
+            items.append({"metadata": metadata, "spec": {"nodeName": node}, "status": body.get("status") or {}})
+    return {"pods.json": items}
+
+
+async def _nodes(cluster: Cluster) -> Parts:
+    """Their labels, taints and conditions; no addresses, no annotations."""
+    items = []
+    for body in (await cluster.list(NODE, Selection(brief=True))).items:
+        metadata, spec = body["metadata"], body.get("spec") or {}
+        items.append(
+            {
+                "metadata": {key: metadata[key] for key in ("name", "uid", "creationTimestamp", "labels") if key in metadata},
+                "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+                "status": {"conditions": (body.get("status") or {}).get("conditions") or []},
+            }
+        )
+    return {"nodes.json": items}
+
+
+async def _events(cluster: Cluster, space: str) -> Parts:
+    """Of DaemonSets, pods and nodes, and of all in the namespace of the service; the newest first, for those are kept."""
+    kinds = (DAEMONSET.kind, POD.kind, NODE.kind)
+    found = [
+        _slim(body, EVENT)
+        for body in (await cluster.list(EVENT)).items
+        if (about := body.get("involvedObject") or {}).get("kind") in kinds or about.get("namespace") == space
+    ]
+    return {"events.json": sorted(found, key=_moment, reverse=True)}
+
+
+def _moment(event: Body) -> str:
+    metadata = event.get("metadata") or {}
+    return str(event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp") or "")
+
+
+async def _config_maps(cluster: Cluster, space: str) -> Parts:
+    """Ours, the state in them decoded elsewhere; and what settings there are."""
+    items, parts = [], {}
+    for body in (await cluster.list(CONFIG_MAP, Selection(namespace=space))).items:
+        slim = _slim(body, CONFIG_MAP)
+        name, data = slim["metadata"]["name"], slim.get("data") or {}
+        if (slim["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "gitops-ds":
+            sizes = {key: f"{len(value)} characters of base64" for key, value in (slim.pop("binaryData", None) or {}).items()}
+            items.append({**slim, "binaryData": sizes} if sizes else slim)
+        elif "settings.yaml" in data:
+            try:
+                parts[f"settings-{name}.json"] = _settings(f"ConfigMap {space}/{name}", str(data["settings.yaml"]).encode())
+            except errors.SettingsError as error:
+                items.append({"metadata": {"name": name}, "unreadable": str(error)})
+    return {"configmaps.json": items, **parts}
+
+
+async def _statuses(cluster: Cluster, space: str) -> Parts:
+    """Where its CustomResourceDefinition is installed; else they are ConfigMaps."""
+    kind = (await cluster.resources()).get((names.DOMAIN, status_writer.KIND))
+    return await _listed(cluster, kind, "agentstatuses", Selection(namespace=space)) if kind else {}
+
+
+async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
+    try:
+        owners = await state_store.owners(cluster, space)
+    except errors.ClusterError as error:
+        dump.missing.append(f"states: {error}")
+        return
+
+    async def one(owner: str) -> Parts:
+        return {f"state/{owner}.json": state_store.show(await state_store.load(cluster, space, owner))}
+
+    for owner in owners:
+        await dump.read(f"state of {owner}", one(owner))
+
+
+async def _running(dump: Dump, cluster: Cluster, wanted: Wanted, raw: Raw) -> None:
+    """Logs and metrics of the service's own pods: those of the program that ran before a restart too."""
+    try:
+        found = (await cluster.list(POD, Selection(wanted.namespace, _SERVICE))).items
+    except errors.ClusterError as error:
+        dump.missing.append(f"pods of the service: {error}")
+        return
+    if not found:
+        dump.missing.append(f"logs and metrics: no pod with the label {_SERVICE} in namespace {wanted.namespace}")
+    wishes: dict[str, tuple[str, dict[str, str]]] = {}
+    for body in found[:_PODS]:
+        name = str(body["metadata"]["name"])
+        path = f"/api/v1/namespaces/{wanted.namespace}/pods/{name}"
+        for container in (body.get("spec") or {}).get("containers") or ():
+            said = str(container["name"])
+            query = {"container": said, "tailLines": str(_TAIL), "timestamps": "true", "limitBytes": str(wanted.limits.log)}
+            wishes[f"logs/{name}.{said}.log"] = f"{path}/log", query
+            if _restarted(body, said):
+                wishes[f"logs/{name}.{said}.previous.log"] = f"{path}/log", {**query, "previous": "true"}
+        wishes[f"metrics/{name}.txt"] = f"{path}:{_port(body)}/proxy/metrics", {}
+    for file, (path, query) in wishes.items():
+        await dump.read(file, _text(file, raw(path, query, wanted.limits.log), wanted.limits.log))
+
+
+def _restarted(body: Body, container: str) -> bool:
+    known = (body.get("status") or {}).get("containerStatuses") or ()
+    return any(one.get("name") == container and one.get("restartCount") for one in known)
+
+
+def _port(body: Body) -> int:
+    ports = [port for one in (body.get("spec") or {}).get("containers") or () for port in one.get("ports") or ()]
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "http"), 8080)
+
+
+async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
+    """A text in whole lines: half a secret would not be known again."""
+    text = await reading
+    return {name: text if len(text.encode()) < most else text[: text.rfind("\n") + 1]}
+
+
+def archive(dump: Dump, limits: Limits, at: float) -> bytes:
+    """The tar.gz, made at a time in seconds since 1970; the page that tells what is in it, and what is not, comes first."""
+    veil, files, left = Veil(), {}, []
+    for part in dump.parts.values():
+        veil.learn(part)
+    spent = 0
+    for name, part in sorted(dump.parts.items()):
+        data, cut = _written(veil, part, limits.file)
+        if spent + len(data) > limits.whole:
+            left.append(f"{name}: left out, the archive would pass {limits.whole >> 20} MiB")
+            continue
+        left += [f"{name}: {cut}"] if cut else []
+        files[name] = data
+        spent += len(data)
+    missing = [veil.text(line) for line in dump.missing]
+    return _packed({"README.txt": _readme(files, missing, left), **files}, at)
+
+
+def _written(veil: Veil, part: Any, most: int) -> tuple[bytes, str]:
+    """A part as it is told, and what was cut: of a list the last items, of a text the first lines."""
+    if isinstance(part, str):
+        data = veil.text(part).encode()
+        return (data, "") if len(data) <= most else (data[-most:].partition(b"\n")[2], "its older lines are left out")
+    if not isinstance(part, list):
+        data = _json(veil.document(part))
+        return (data, "") if len(data) <= most else (b"", "too large")
+    lines: list[bytes] = []
+    spent = 0
+    for item in veil.document(part):  # all of them at once: most of what is known is in none
+        line = orjson.dumps(item)
+        if spent + len(line) > most:
+            break
+        lines.append(line)
+        spent += len(line) + 2
+    cut = f"{len(lines)} of {len(part)} objects" if len(lines) < len(part) else ""
+    return b'{"items": [\n' + b",\n".join(lines) + b"\n]}\n", cut
+
+
+def _json(document: Any) -> bytes:
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+
+
+def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
+    told = [
+        "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, repositories and people stay.",
+        f"What may be secret reads {HIDDEN}. No Secret was asked for.",
+        "",
+        "Files:",
+        *(f"  {name}" for name in files),
+        "",
+        "Could not be read:",
+        *(f"  {line}" for line in missing or ["nothing"]),
+        "",
+        "Left out for its size:",
+        *(f"  {line}" for line in left or ["nothing"]),
+    ]
+    return ("\n".join(told) + "\n").encode()
+
+
+def _packed(files: Mapping[str, bytes], at: float) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(f"{ROOT}/{name}")
+            entry.size, entry.mtime, entry.mode = len(data), int(at), 0o600
+            tar.addfile(entry, io.BytesIO(data))
+    return made.getvalue()
+
+
+def write(file: Path, data: bytes) -> None:
+    """Writes the archive for its owner alone.
+
+    Raises UsageError for an existing file and for one that can't be written, Refused for a link.
+    """
+    try:
+        atomic_write.create(file, data, 0o600)
+    except OSError as error:
+        raise errors.UsageError(f"--file {file}: {error.strerror}; nothing is overwritten") from None

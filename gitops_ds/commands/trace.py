@@ -1,0 +1,112 @@
+"""From a pod, a node, a DaemonSet or a commit to whoever wrote what runs there: pod, node, revision, commit, author, file, line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.commands import history
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.git.repository import Repository
+from gitops_ds.model import names
+from gitops_ds.model.objects import CommitId, Key, template_of
+from gitops_ds.pipeline import open_repository
+from gitops_ds.render import bundle as rendering
+from gitops_ds.yaml.provenance import lookup
+
+KINDS = {
+    "pod": ("pod", "pods", "po"),
+    "node": ("node", "nodes", "no"),
+    "ds": ("ds", "daemonset", "daemonsets", "daemonset.apps"),
+    "commit": ("commit",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Where commits are looked up (None: nowhere), and the directory inside."""
+
+    repository: Repository | None = None
+    path: str = ""
+
+
+def asked(text: str) -> tuple[str, str]:
+    """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
+    kind, slash, name = text.partition("/")
+    for known, words in KINDS.items():
+        if slash and name and kind in words:
+            return known, name
+    raise errors.UsageError(f"{text!r} is nothing to trace: write pod/NAME, node/NAME, ds/NAME or commit/SHA")
+
+
+def found(agents: Sequence[Agent], kind: str, name: str, namespace: str) -> list[tuple[Agent, dict[str, Any]]]:
+    """The pods that are meant, each with its agent, by agent and node: entries of `fleet.nodes`. Raises NotFound for none."""
+    where = {"pod": "pod", "node": "node", "commit": "commit"}
+    if kind == "ds":
+        agent = fleet_agents.find(tuple(agents), f"ds/{name}", namespace)
+        return [(agent, entry) for entry in fleet_agents.nodes(agent)]
+    entries = [
+        (agent, entry)
+        for agent in agents
+        if namespace in ("", agent.key.namespace)
+        for entry in fleet_agents.nodes(agent)
+        if (entry[where[kind]].startswith(name) if kind == "commit" else entry[where[kind]] == name)
+    ]
+    if not entries:
+        inside = f" in namespace {namespace}" if namespace else ""
+        what = {"pod": "is the pod", "node": "runs on the node", "commit": "runs a template of the commit"}[kind]
+        raise errors.NotFound(f"no pod of a DaemonSet{inside} {what} {name}", 404, "NotFound")
+    return entries
+
+
+async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: Git) -> list[dict[str, Any]]:
+    """The entries with what Git knows: author, time, subject of the commit, and the file and line of the DaemonSet in it."""
+    histories: dict[Key, dict[int, dict[str, Any]]] = {}
+    places: dict[tuple[Key, str], tuple[str, int | None]] = {}
+    told = []
+    for agent, entry in entries:
+        if agent.key not in histories:
+            histories[agent.key] = {item["revision"]: item for item in await history.history(agent, git.repository)}
+        item = histories[agent.key].get(entry["revision"] or 0, {})
+        commit = entry["commit"]
+        if (agent.key, commit) not in places:
+            places[agent.key, commit] = await _place(agent, commit, git)
+        file, line = places[agent.key, commit]
+        told.append(
+            {
+                "node": entry["node"],
+                "pod": entry["pod"],
+                "agent": {"namespace": agent.key.namespace, "name": agent.key.name},
+                "revision": entry["revision"],
+                "commit": commit,
+                "author": item.get("author", ""),
+                "committed": item.get("committed", ""),
+                "changeCause": item.get("changeCause", ""),
+                "repository": agent.seen.daemonset.annotations.get(names.REPOSITORY, ""),
+                "file": file,
+                "line": line,
+                "state": entry["state"],
+                "reason": entry["reason"],
+            }
+        )
+    return told
+
+
+async def _place(agent: Agent, commit: str, git: Git) -> tuple[str, int | None]:
+    """The file as the DaemonSet names it, and the line of its template at that commit where Git tells."""
+    file = agent.seen.daemonset.annotations.get(names.PATH, "")
+    if git.repository is None or not commit or template_of(commit):
+        return file, None
+    try:
+        snapshot = await open_repository.snapshot_of(git.repository, CommitId(commit), git.path)
+        manifests = rendering.render(snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace).manifests
+        manifest = manifests.get(agent.key)
+    except errors.GitopsError:
+        return file, None
+    if manifest is None:
+        return file, None
+    place = lookup.locate(manifest.origin, ("spec", "template"), lookup.sources(snapshot), key=True)
+    return place.file, place.line or None

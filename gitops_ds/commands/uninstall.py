@@ -1,0 +1,168 @@
+"""Hands everything back to plain Kubernetes: our labels, annotations and ownership of fields leave the objects, our memory goes.
+
+No specification is touched, so no pod restarts. The inventory of an owner goes last: whoever is stopped in between begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.controller import conflict_probe
+from gitops_ds.deployer import live_state, source_status_store, state_store
+from gitops_ds.fleet import status_writer
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, ClusterFacts
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, Body, Key, Resource, key_of
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown` kinds are served no more.
+
+    `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
+    """
+
+    owners: Mapping[str, State]
+    objects: Mapping[Key, Resource]
+    unknown: tuple[Key, ...] = ()
+    elsewhere: Mapping[Key, str] = field(default_factory=dict)
+
+
+async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
+    """All owners whose state is in the namespace, or that one, found by its label where its state is gone.
+
+    Raises UsageError for one of which there is nothing.
+    """
+    known = await state_store.known(cluster, namespace)
+    if owner and owner not in known:
+        if labelled := await _labelled(cluster, owner):
+            return Handover({owner: State()}, labelled)
+        there = ", ".join(sorted(known)) or "none"
+        raise errors.UsageError(
+            f"no object has the label of {owner}, and no state of it is in namespace {namespace}: there is {there}"
+        )
+    owners = {owner: known[owner]} if owner else known
+    inventory = sorted({key for one in owners.values() for key in one.inventory})
+    resources, _ = await live_state.resources_of(cluster, Bundle(None, ClusterFacts(), {}), inventory)
+    daemonsets = (await cluster.list(DAEMONSET, Selection(labels=names.OWNER_LABEL))).items
+    elsewhere = {key_of(body): found for body in daemonsets if (found := live_state.label(body)) not in known}
+    return Handover(owners, resources, tuple(key for key in inventory if key not in resources), {} if owner else elsewhere)
+
+
+async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
+    """What has the owner's label, of every kind that we may list. Raises ClusterError where the API server is away."""
+    found: dict[Key, Resource] = {}
+    for resource in sorted({*(await cluster.resources()).values()}):
+        try:
+            listed = await cluster.list(resource, Selection(labels=f"{names.OWNER_LABEL}={owner}"))
+        except (errors.Unauthorized, errors.ClusterUnreachable):
+            raise
+        except errors.ClusterError:  # a kind that nobody can list, or not we
+            continue
+        found |= {key_of(body): resource for body in listed.items}
+    return found
+
+
+async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
+    """Raises Refused while a service renews its lease there: it would put everything back at once."""
+    for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
+        spec = lease.get("spec") or {}
+        name = str(lease["metadata"]["name"])
+        if not spec.get("holderIdentity") or not _is_ours(lease):
+            continue
+        await asyncio.sleep(float(spec.get("leaseDurationSeconds") or 0) + 1)
+        if ((await cluster.get(LEASE, namespace, name)).get("spec") or {}) != spec:
+            raise errors.Refused(
+                f"the service runs ({spec['holderIdentity']} holds the lease {namespace}/{name}) and would put everything back: "
+                f"stop it first, kubectl -n {namespace} scale deployment gitops-ds --replicas=0"
+            )
+
+
+async def hand_back(cluster: Cluster, namespace: str, what: Handover, say: Callable[[str], None]) -> int:
+    """Does it, telling each object; how many were changed. Objects that are gone are passed over."""
+    changed = 0
+    for key, resource in what.objects.items():
+        if await _released(cluster, resource, key):
+            changed += 1
+            say(f"handed back {key}")
+    spaces = {key.namespace for key in what.objects if key.is_daemonset}
+    for space in sorted(spaces):
+        for revision in (await cluster.list(CONTROLLER_REVISION, Selection(namespace=space))).items:
+            if names.COMMIT in (revision["metadata"].get("annotations") or {}):
+                await _released(cluster, CONTROLLER_REVISION, key_of(revision))
+    for owner in what.owners:
+        await _forget(cluster, namespace, owner)
+        say(f"forgot {owner}")
+    return changed
+
+
+def _is_ours(body: Body) -> bool:
+    """Whether we ever wrote it."""
+    return any(entry.get("manager") == names.FIELD_MANAGER for entry in body["metadata"].get("managedFields") or ())
+
+
+async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
+    """Takes what is ours off an object, under the version that was looked at; whether there was anything."""
+    for _ in range(_ATTEMPTS):
+        try:
+            body = await cluster.get(resource, key.namespace, key.name)
+            patch = list(_operations(body["metadata"]))
+            if not patch:
+                return False
+            version = {"op": "replace", "path": "/metadata/resourceVersion", "value": body["metadata"]["resourceVersion"]}
+            await cluster.patch(resource, key.namespace, key.name, [*patch, version], type=PatchType.JSON)
+        except errors.NotFound:
+            return False
+        except errors.Conflict:
+            continue
+        return True
+    raise errors.Conflict(f"{key} is written by somebody all the time: try again", 409, "Conflict")
+
+
+def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Without our ownership a later `kubectl apply --server-side` meets no conflict."""
+    for group in ("labels", "annotations"):
+        for name in metadata.get(group) or {}:
+            if name.partition("/")[0] == names.DOMAIN:
+                yield {"op": "remove", "path": f"/metadata/{group}/{name.replace('~', '~0').replace('/', '~1')}"}
+    fields = metadata.get("managedFields") or ()
+    others = [entry for entry in fields if entry.get("manager") != names.FIELD_MANAGER or entry.get("operation") != "Apply"]
+    if len(others) < len(fields):
+        # An empty list would mean "as before": one empty entry is how managedFields are cleared.
+        # https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+        yield {"op": "replace", "path": "/metadata/managedFields", "value": others or [{}]}
+
+
+async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
+    """The status objects, then the state: its first ConfigMap before its further ones, which alone mean nothing."""
+    kinds = {CONFIG_MAP, (await cluster.resources()).get((names.DOMAIN, status_writer.KIND), CONFIG_MAP)}
+    for kind in sorted(kinds):
+        for body in (await cluster.list(kind, Selection(namespace=namespace, labels=f"{status_writer.OF}={owner}"))).items:
+            await _delete(cluster, kind, namespace, str(body["metadata"]["name"]))
+    await _delete(cluster, CONFIG_MAP, namespace, source_status_store.config_map_name(owner))
+    for name in await state_store.config_maps(cluster, namespace, owner):
+        await _delete(cluster, CONFIG_MAP, namespace, name)
+
+
+async def clear(cluster: Cluster, namespace: str) -> None:
+    """What belongs to no owner: the lease, what was told to whom, the DaemonSet that asks for rivals."""
+    await _delete(cluster, CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+    for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
+        if _is_ours(lease):
+            await _delete(cluster, LEASE, namespace, str(lease["metadata"]["name"]))
+    await conflict_probe.remove(cluster, namespace)
+
+
+async def _delete(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:
+    with contextlib.suppress(errors.NotFound):
+        await cluster.delete(resource, namespace, name)

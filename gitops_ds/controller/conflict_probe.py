@@ -1,0 +1,64 @@
+"""Makes sure that there is no other DaemonSet controller before ours acts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.daemonset import competing_controller
+from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body
+
+PATIENCE = 3.0  # seconds that another controller has to write the status of a new DaemonSet; Kubernetes' own takes milliseconds
+LOOK_EVERY = 0.1
+
+
+def refusal(manager: str) -> Refused:
+    """What is said when somebody else counts."""
+    return Refused(
+        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of DaemonSets. With powers full"
+        " ours must be the only one: switch the other off (kube-controller-manager --controllers=*,-daemonset-controller),"
+        " or use powers pace"
+    )
+
+
+async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
+    """Returns when nobody has taken the probe up; one that was left behind by another replica, or a crash, answers at once.
+
+    `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and ClusterError.
+    """
+    probe = await _made(cluster, namespace)
+    if probe.get("status", {}).get("observedGeneration"):  # it was taken up, perhaps long ago: ask again
+        await cluster.delete(DAEMONSET, namespace, competing_controller.PROBE, uid=probe["metadata"]["uid"])
+        probe = await _made(cluster, namespace)
+    born = timestamps.seconds(probe["metadata"]["creationTimestamp"])
+    wait = PATIENCE - max(0.0, clock() - born) if born is not None else PATIENCE
+    deadline = asyncio.get_running_loop().time() + wait
+    while True:
+        probe = await cluster.get(DAEMONSET, namespace, competing_controller.PROBE)
+        if probe.get("status", {}).get("observedGeneration"):
+            raise refusal(", ".join(sorted(who for who, _ in competing_controller.counting(probe))))
+        if asyncio.get_running_loop().time() >= deadline:
+            return
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def remove(cluster: Cluster, namespace: str) -> None:
+    """Takes the probe away, when no other replica of ours may rely on it."""
+    with contextlib.suppress(ClusterError):
+        await cluster.delete(DAEMONSET, namespace, competing_controller.PROBE)
+
+
+async def _made(cluster: Cluster, namespace: str) -> Body:
+    """The probe, new or as it was found."""
+    try:
+        return await cluster.create(DAEMONSET, competing_controller.probe(namespace))
+    except AlreadyExists:
+        return await cluster.get(DAEMONSET, namespace, competing_controller.PROBE)
+    except NotFound:
+        with contextlib.suppress(AlreadyExists):
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        return await cluster.create(DAEMONSET, competing_controller.probe(namespace))

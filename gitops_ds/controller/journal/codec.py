@@ -1,0 +1,208 @@
+"""A turn as one line of JSON, and back. Pure.
+
+A line holds what changed since the last line of the same DaemonSet in the same file, nodes since the last line at all; the first
+is thus whole, and every file can be read alone. What the API server wrote (`raw`) is kept, and read again by this version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from gitops_ds import __version__
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.controller.journal import delta
+from gitops_ds.controller.journal.delta import Difference, Tree
+from gitops_ds.model import decision as model
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Action, Backoff, Decision, Observation, Room, Status
+from gitops_ds.model.events.base import Decided
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import Body, Key
+
+KIND = "Journal"
+_ACTIONS: dict[str, type[Action]] = {
+    action.__name__: action
+    for action in (
+        model.CreatePod,
+        model.DeletePod,
+        model.RelabelPod,
+        model.Adopt,
+        model.Release,
+        model.CreateRevision,
+        model.RenumberRevision,
+        model.LabelRevision,
+        model.DeleteRevision,
+    )
+}
+_encode = msgspec.json.Encoder().encode
+
+
+class Broken(ValueError):
+    """A line that can't be read, or builds on one that is not there."""
+
+
+class _Line(msgspec.Struct):
+    at: float
+    object: Key
+    performed: bool
+    seen: Difference
+    decided: dict[str, Any]
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
+def head() -> bytes:
+    """The first line of a file: what it is, and which version decided."""
+    return _encode({"apiVersion": names.API_VERSION, "kind": KIND, "version": __version__}) + b"\n"
+
+
+def is_head(line: bytes) -> bool:
+    """Whether a file that begins so is a journal."""
+    try:
+        told = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(told, dict) and (told.get("apiVersion"), told.get("kind")) == (names.API_VERSION, KIND)
+
+
+class Writer:
+    """Makes the lines of one file. It keeps what it wrote last, which are the very objects that the cache holds."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, Tree] = {}
+        self._nodes: Tree = {}
+        self._node_list: tuple[Node, ...] = ()
+
+    def line(self, told: Decided) -> tuple[bytes, bool]:
+        """The line, and whether it is the DaemonSet's first and so tells everything."""
+        seen, nodes = told.seen, self._nodes
+        if seen.nodes is not self._node_list:
+            nodes = {node.name: node for node in seen.nodes}
+        last = self._last.get(told.daemonset)
+        tree = _tree(seen, nodes)
+        change = delta.between({**(last or _EMPTY), "nodes": self._nodes}, tree)
+        self._last[told.daemonset], self._nodes, self._node_list = tree, nodes, seen.nodes
+        line = _Line(told.at, told.daemonset, told.performed, change, encoded(told.decision))
+        return _encode(line) + b"\n", last is None
+
+
+class Reader:
+    """Reads the lines of one file, in order."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, Tree] = {}
+        self._nodes: Tree = {}
+
+    def turn(self, line: bytes) -> Decided:
+        """What was decided, and everything seen. Raises Broken."""
+        try:
+            told = _line(line)
+            tree = delta.applied({**self._last.get(told.object, _EMPTY), "nodes": self._nodes}, _parsed(told.seen))
+            turn = Decided(told.at, told.object, decoded(told.decided), told.performed, _observation(tree))
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Broken(f"{type(error).__name__}: {error}") from error
+        self._last[told.object], self._nodes = tree, tree["nodes"]
+        return turn
+
+
+_EMPTY: Tree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}, "rooms": {}}
+
+
+def _tree(seen: Observation, nodes: Tree) -> Tree:
+    return {
+        "now": seen.now,
+        "daemonset": seen.daemonset.raw,
+        "nodes": nodes,
+        "pods": {pod.uid: pod for pod in seen.pods},
+        "revisions": {revision.uid: revision.raw for revision in seen.revisions},
+        "backoffs": seen.backoffs,
+        "vanished": seen.vanished,
+        "direct": seen.rooms is not None,
+        "rooms": seen.rooms or {},
+        "own_node": seen.own_node,
+        "namesake": None if seen.namesake is None else seen.namesake.raw,
+        "unshown": seen.unshown,
+    }
+
+
+_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff, "rooms": Room}
+
+
+def _parsed(change: Difference) -> Difference:
+    """The difference with values in place of the JSON of nodes, pods and back-offs."""
+    below = dict(change.get("in", {}))
+    for group, type in _PARSED.items():
+        if put := below.get(group, {}).get("put"):
+            below[group] = {**below[group], "put": {key: msgspec.convert(value, type) for key, value in put.items()}}
+    return {**change, "in": below}
+
+
+def _observation(tree: Tree) -> Observation:
+    return Observation(
+        now=float(tree["now"]),
+        daemonset=daemonsets.daemonset_of(tree["daemonset"]),
+        nodes=tuple(sorted(tree["nodes"].values(), key=lambda node: node.name)),
+        pods=tuple(sorted(tree["pods"].values(), key=lambda pod: pod.name)),
+        revisions=tuple(sorted(map(_revision, tree["revisions"].values()), key=lambda revision: (revision.number, revision.name))),
+        backoffs=tree["backoffs"],
+        vanished=tree["vanished"],
+        rooms=tree["rooms"] if tree.get("direct") else None,
+        own_node=str(tree.get("own_node", "")),
+        namesake=_revision(tree["namesake"]) if tree.get("namesake") else None,
+        unshown=int(tree.get("unshown", 0)),
+    )
+
+
+def _revision(raw: Body) -> Revision:
+    revision = revisions.revision_of(raw)
+    if revision is None:
+        raise Broken("a revision without a pod template")
+    return revision
+
+
+def encoded(decision: Decision) -> dict[str, Any]:
+    """The decision as plain data; of the bodies of new pods, all but the first as the difference to that one."""
+    first: list[Body] = []
+    return {
+        "steps": [[_action(action, first) for action in step] for step in decision.steps],
+        "status": decision.status,
+        "wakeAfter": decision.wake_after,
+        "backoffs": decision.backoffs,
+        "complaint": decision.complaint,
+        "unplaced": decision.unplaced,
+    }
+
+
+def _action(action: Action, first: list[Body]) -> dict[str, Any]:
+    told = {"do": type(action).__name__, **{field.name: getattr(action, field.name) for field in fields(action)}}
+    if isinstance(action, model.CreatePod):
+        told["body"] = delta.between(first[0] if first else {}, action.body)
+        first.append(action.body)
+    return told
+
+
+def decoded(told: Mapping[str, Any]) -> Decision:
+    """The decision of plain data. Raises what msgspec and mappings raise."""
+    first: list[Body] = []
+    return Decision(
+        steps=tuple(tuple(_action_of(action, first) for action in step) for step in told["steps"]),
+        status=msgspec.convert(told["status"], Status | None),
+        wake_after=msgspec.convert(told["wakeAfter"], float | None),
+        backoffs=msgspec.convert(told["backoffs"], dict[str, Backoff]),
+        complaint=str(told["complaint"]),
+        unplaced=msgspec.convert(told.get("unplaced", {}), dict[str, str]),
+    )
+
+
+def _action_of(told: dict[str, Any], first: list[Body]) -> Action:
+    kind = _ACTIONS[told["do"]]
+    if kind is model.CreatePod:
+        told = {**told, "body": delta.applied(first[0] if first else {}, told["body"])}
+        first.append(told["body"])
+    return msgspec.convert(told, kind)

@@ -1,0 +1,206 @@
+"""Takes the decisions of a journal again, by this version, and says where they differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.controller.journal import codec, files
+from gitops_ds.daemonset import decide
+from gitops_ds.errors import UsageError
+from gitops_ds.model import names, objects
+from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
+from gitops_ds.model.events.base import Decided
+from gitops_ds.model.objects import Key, show_path
+from gitops_ds.redaction import objects as redaction_objects
+
+NOTHING = "nothing"
+LONGEST = 200  # characters of a value that is shown
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that was decided otherwise: what then and what now, each `nothing` where it was not decided."""
+
+    file: str
+    line: int
+    at: float
+    daemonset: Key
+    then: str
+    now: str
+
+    def __str__(self) -> str:
+        """For people, in one line."""
+        return f"{self.file}:{self.line}: {timestamps.text(self.at)} {self.daemonset}: then {self.then}; now {self.now}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A line that can't be read; `torn` is the end of a file whose writer was killed, or whose disk was full."""
+
+    file: str
+    line: int
+    message: str
+    torn: bool = False
+
+    def __str__(self) -> str:
+        """For people, in one line."""
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+@dataclass(slots=True)
+class Replay:
+    """What came of it. `turns` counts those that were taken again."""
+
+    files: int = 0
+    turns: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all turns could be taken again, but for one that was being written when the writer was killed."""
+        return not self.differences and all(unread.torn for unread in self.unread)
+
+    def __str__(self) -> str:
+        """The summary for people."""
+        told = f"{_count(self.turns, 'turn')} in {_count(self.files, 'file')}: {_count(len(self.differences), 'difference')}"
+        return f"{told}, {_count(len(self.unread), 'line')} not read" if self.unread else told
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
+
+Decide = Callable[[Observation], Decision]
+
+
+def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
+    """Takes all turns of a file, or of the files of a directory. Raises UsageError where there is no journal."""
+    found = Replay()
+    for file in _files(journal):
+        found.files += 1
+        for read in turns(file):
+            if isinstance(read, Unread):
+                found.unread.append(read)
+                continue
+            number, told = read
+            found.turns += 1
+            for then, now in compare(told.decision, decide(told.seen)):
+                found.differences.append(Difference(str(file), number, told.at, told.daemonset, then, now))
+    return found
+
+
+def _files(journal: Path) -> list[Path]:
+    found = files.files(journal) if journal.is_dir() else [journal]
+    if not found or not all(file.is_file() for file in found):
+        raise UsageError(f"{journal}: no journal; name a file, or a directory with {files.PATTERN}")
+    return found
+
+
+def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
+    """The turns of a file with their lines' numbers; it ends at a line that can't be read, since later ones build on it."""
+    reader, number = codec.Reader(), 1
+    try:
+        with file.open("rb") as opened:
+            for number, line in enumerate(opened, start=1):
+                if not line.endswith(b"\n"):
+                    yield Unread(str(file), number, "the line has no end: its writer was killed, or the disk was full", torn=True)
+                elif number > 1:
+                    yield number, reader.turn(line)
+                elif not codec.is_head(line):
+                    raise codec.Broken("the file is no journal of gitops-ds")
+    except codec.Broken as error:
+        yield Unread(str(file), number, f"{error}; nothing after it is replayed")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+
+
+def compare(then: Decision, now: Decision) -> Iterator[tuple[str, str]]:
+    """What was decided otherwise, each `nothing` where one of the two did not."""
+    old, new = (_plain(decision) for decision in (then, now))
+    if old == new:
+        return
+    before, after = (_by_subject(decision.actions) for decision in (then, now))
+    alike = before.keys() == after.keys()
+    for subject in [*before, *(subject for subject in after if subject not in before)]:
+        one, other = before.get(subject), after.get(subject)
+        if one is None or other is None:
+            yield (subject, NOTHING) if one is not None else (NOTHING, subject)
+        else:
+            for path, was, is_ in _fields(_plain(one), _plain(other), ()):
+                alike = False
+                yield f"{subject}, {show_path(path)} {_shown(was)}", f"{_shown(is_)}"
+    for part in ("status", "wake_after", "backoffs", "complaint"):
+        if old[part] != new[part]:
+            alike = False
+            yield f"{part} {_shown(old[part])}", _shown(new[part])
+    if alike:
+        yield "the same actions", "in another order"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it: whether a list was a tuple is no difference."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _by_subject(actions: Iterable[Action]) -> dict[str, Action]:
+    """What is done, to what, by whom nothing else is done so."""
+    return {_said(action): action for action in actions}
+
+
+def _said(action: Action) -> str:
+    on = f"on {action.node}" if isinstance(action, CreatePod) else f"{action.key} ({getattr(action, 'uid', '') or 'new'})"
+    return f"{type(action).__name__} {on}"
+
+
+def _fields(old: Any, new: Any, path: objects.Path) -> Iterator[tuple[objects.Path, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _fields(old.get(key, _ABSENT), new.get(key, _ABSENT), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and old != new:
+        lost, won = [item for item in old if item not in new], [item for item in new if item not in old]
+        yield (path, lost, won) if lost or won else (path, old, new)
+    elif old != new:
+        yield path, old, new
+
+
+def _shown(value: Any) -> str:
+    """A value in few words, without what looks secret."""
+    if value is _ABSENT or value is None:
+        return NOTHING
+    text = json.dumps(redaction_objects.value(value))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def as_json(found: Replay) -> dict[str, Any]:
+    """The report of docs/command-line.md."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Replay",
+        "summary": {
+            "files": found.files,
+            "turns": found.turns,
+            "differences": len(found.differences),
+            "unread": len(found.unread),
+        },
+        "differences": [
+            {
+                "file": d.file,
+                "line": d.line,
+                "time": timestamps.text(d.at),
+                "object": str(d.daemonset),
+                "then": d.then,
+                "now": d.now,
+            }
+            for d in found.differences
+        ],
+        "unread": [{"file": u.file, "line": u.line, "message": u.message, "torn": u.torn} for u in found.unread],
+    }

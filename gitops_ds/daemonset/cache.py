@@ -1,0 +1,369 @@
+"""What the four watches have shown, indexed for one question: everything about one DaemonSet, looked at once.
+
+Events go in and keys of DaemonSets to look at come out; nothing here decides. Pods and nodes are kept parsed, and only the fields
+that decisions need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from gitops_ds.apimachinery import (
+    daemonsets,
+    label_selector,
+    node_eligibility,
+    nodes,
+    pods,
+    revisions,
+)
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.daemonset.manage import FORGET_AFTER
+from gitops_ds.daemonset.owner_index import Owned
+from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, Written
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.model.decision import Backoff, Decision, Observation
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
+
+T = TypeVar("T")
+
+WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it, which is harmless."""
+
+    generation: int = 0
+    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    vanished: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Set[str]:
+        """The nodes of which anything is remembered."""
+        return self.backoffs.keys() | self.vanished.keys()
+
+
+class Cache:
+    """The objects of one cluster. One writer (the watches and the performer), read by `observe`."""
+
+    def __init__(self) -> None:
+        self._daemonsets: dict[Key, DaemonSet] = {}
+        self._nodes: dict[str, Node] = {}
+        self._sorted_nodes: tuple[Node, ...] | None = None
+        self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
+        self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
+        self._wanted: dict[str, tuple[Body, int | None, str]] = {}  # by UID of a DaemonSet: the name of its template's revision
+        self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
+        self._written_pods: Written[Pod] = Written()
+        self._written_revisions: Written[Revision] = Written()
+        self._written_daemonsets: Written[DaemonSet] = Written()
+        self._placers: dict[str, tuple[Body, Placer]] = {}
+        self._memories: dict[str, _Memory] = {}
+        self._listed: set[Resource] = set()
+        self._moved: set[Key] = set()
+
+    @property
+    def synced(self) -> bool:
+        """Whether all four kinds were listed once."""
+        return len(self._listed) == len(WATCHED)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The DaemonSets that are there, sorted."""
+        return tuple(sorted(self._daemonsets))
+
+    def take_moved(self) -> set[Key]:
+        """The DaemonSets whose observation came out differently since this was asked last, for whatever reason.
+
+        More than those that want a turn: own writes are here, and nodes that only changed in how they do.
+        """
+        moved, self._moved = self._moved, set()
+        return moved
+
+    def asks(self, resource: Resource) -> None:
+        """The cluster is asked for a list of this kind, or for its version."""
+        if (written := self._written_of(resource)) is not None:
+            written.asks()
+
+    def answered(self, resource: Resource, version: str) -> set[Key]:
+        """The version of the world that the watch goes on in; returns whom it may matter to."""
+        written = self._written_of(resource)
+        if written is None or not written.answered(version):
+            return set()
+        self._moved |= set(self._daemonsets)
+        return set(self._daemonsets)
+
+    def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
+        """A list in place of all that was known of a kind; what vanished meanwhile is gone. All DaemonSets want a look."""
+        self._listed.add(resource)
+        touched, moved = set(self._daemonsets), True
+        if resource == DAEMONSET:
+            fresh = [daemonsets.daemonset_of(body) for body in items]
+            self._daemonsets = {daemonset.key: daemonset for daemonset in fresh}
+            self._written_daemonsets.reset(version)
+            self._forget_all_but({daemonset.uid for daemonset in fresh})
+        elif resource == NODE:
+            found = {node.name: node for node in map(nodes.node_of, items)}
+            if moved := found != self._nodes:
+                self._nodes, self._sorted_nodes = found, None
+                self._forget_nodes({name for memory in self._memories.values() for name in memory.nodes} - found.keys())
+        elif resource == POD:
+            for pod in self._pods.replace(map(pods.pod_of, items)):
+                self._vanish(pod)
+            self._written_pods.reset(version)
+        elif resource == CONTROLLER_REVISION:
+            known = [r for r in map(revisions.revision_of, items) if r is not None]
+            self._revisions.replace(known)
+            self._revision_uids = {(_scope_of_revision(r)[1], r.name): r.uid for r in known}
+            self._written_revisions.reset(version)
+        touched |= set(self._daemonsets)
+        if moved:
+            self._moved |= touched
+        return touched
+
+    def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
+        """One event; returns the DaemonSets that it may matter to."""
+        if type is EventType.BOOKMARK:
+            self._advance(resource, version)
+            return set()
+        gone = type is EventType.DELETED
+        keys: set[Key] = set()
+        if resource == POD:
+            keys = self._pod(pods.pod_of(body), gone)
+        elif resource == NODE:
+            keys = self._node(nodes.node_of(body), gone)
+        elif resource == DAEMONSET:
+            keys = self._daemonset(daemonsets.daemonset_of(body), gone)
+        elif (revision := revisions.revision_of(body)) is not None:
+            keys = self._revision(revision, gone)
+        self._advance(resource, version)
+        self._moved |= keys
+        return keys
+
+    def wrote(self, resource: Resource, body: Body, now: float) -> None:
+        """Remembers the reply to an own write until its watch has shown it."""
+        metadata = body.get("metadata") or {}
+        uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
+        if not uid:
+            return
+        if resource == POD:
+            pod = pods.pod_of(body)
+            self._written_pods.wrote(uid, pod, version, now)
+            self._moved |= self._owners(pod.owner, pod.namespace)
+        elif resource == CONTROLLER_REVISION:
+            revision = revisions.revision_of(body)
+            if revision is not None:
+                self._written_revisions.wrote(uid, revision, version, now)
+                self._moved |= self._owners(revisions.owner_of(revision), _scope_of_revision(revision)[1])
+        elif resource == DAEMONSET:
+            daemonset = daemonsets.daemonset_of(body)
+            self._written_daemonsets.wrote(uid, daemonset, version, now)
+            self._moved.add(daemonset.key)
+
+    def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
+        """Keeps the back-offs of a decision; those of an earlier generation of the DaemonSet are dropped."""
+        if decision.backoffs:
+            self._memory(daemonset).backoffs.update(decision.backoffs)
+
+    def observe(self, key: Key, now: float) -> Observation | None:
+        """Everything about one DaemonSet; None when there is none of that name, or not all kinds were listed yet."""
+        daemonset = self._daemonsets.get(key)
+        if daemonset is None or not self.synced:
+            return None
+        for written in (self._written_pods, self._written_revisions, self._written_daemonsets):
+            written.lapse(now)
+        daemonset = self._written_daemonsets.get(daemonset.uid) or daemonset
+        memory = self._memory(daemonset)
+        if any(now - backoff.since > FORGET_AFTER for backoff in memory.backoffs.values()):
+            memory.backoffs = {node: b for node, b in memory.backoffs.items() if now - b.since <= FORGET_AFTER}
+        if self._sorted_nodes is None:
+            self._sorted_nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
+        return Observation(
+            now=now,
+            daemonset=daemonset,
+            nodes=self._sorted_nodes,
+            pods=tuple(sorted(self._candidate_pods(daemonset), key=lambda pod: pod.name)),
+            revisions=tuple(sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))),
+            backoffs=dict(memory.backoffs),
+            vanished=dict(memory.vanished),
+            namesake=self._namesake(daemonset),
+            unshown=self._unshown(daemonset, now),
+        )
+
+    def _unshown(self, daemonset: DaemonSet, now: float) -> int:
+        """How many pods were created a short time ago that the watch has not shown yet."""
+        return sum(
+            1
+            for uid, pod in self._written_pods
+            if _scope_of_pod(pod)[0] == daemonset.uid and self._pods.get(uid) is None and now - pod.created < LAPSES_AFTER
+        )
+
+    def _namesake(self, daemonset: DaemonSet) -> Revision | None:
+        """The revision of somebody else under the name that the one of this template gets."""
+        template, count, name = self._wanted.get(daemonset.uid, (None, None, ""))
+        if template is not daemonset.template or count != daemonset.collision_count:
+            name = revisions.name_for(daemonset)
+            self._wanted[daemonset.uid] = daemonset.template, daemonset.collision_count, name
+        written = {revision.name: revision for _, revision in self._written_revisions}
+        uid = self._revision_uids.get((daemonset.key.namespace, name), "")
+        found = written.get(name) or self._revisions.get(uid)
+        return None if found is None or self._counts(daemonset, found) else found
+
+    def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
+        """Whether it is the DaemonSet's, or an orphan that it selects."""
+        owner, namespace = _scope_of_revision(revision)
+        return owner == daemonset.uid or (not owner and _selects(daemonset, namespace, revisions.labels_of(revision)))
+
+    def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
+        """Its own and the orphans that it selects, as the own writes left them."""
+        known = _overlaid(self._pods.candidates(daemonset.uid, daemonset.key.namespace), self._written_pods, lambda pod: pod.uid)
+        return [
+            pod
+            for pod in known
+            if (_selects(daemonset, pod.namespace, pod.labels) if pod.owner is None else pod.owner.uid == daemonset.uid)
+        ]
+
+    def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
+        known = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
+        overlaid = _overlaid(known, self._written_revisions, lambda revision: revision.uid)
+        return [revision for revision in overlaid if self._counts(daemonset, revision)]
+
+    def _advance(self, resource: Resource, version: str) -> None:
+        if (written := self._written_of(resource)) is not None:
+            written.advance(version)
+
+    def _written_of(self, resource: Resource) -> Written[Any] | None:
+        if resource == POD:
+            return self._written_pods
+        if resource == CONTROLLER_REVISION:
+            return self._written_revisions
+        return self._written_daemonsets if resource == DAEMONSET else None
+
+    def _daemonset(self, daemonset: DaemonSet, gone: bool) -> set[Key]:
+        before = self._daemonsets.get(daemonset.key)
+        if before is not None and (gone or before.uid != daemonset.uid):
+            for kept in (self._memories, self._placers, self._wanted):
+                kept.pop(before.uid, None)
+        if gone:
+            if before is None or before.uid == daemonset.uid:
+                self._daemonsets.pop(daemonset.key, None)
+            return {daemonset.key}
+        self._daemonsets[daemonset.key] = daemonset
+        self._moved.add(daemonset.key)
+        return set() if self._written_daemonsets.is_own(daemonset.uid, daemonset.version) else {daemonset.key}
+
+    def _node(self, node: Node, gone: bool) -> set[Key]:
+        """Heartbeats change nothing here; labels and taints matter to those DaemonSets whose placement they change."""
+        before = self._nodes.get(node.name)
+        if gone:
+            self._nodes.pop(node.name, None)
+            self._forget_nodes({node.name})
+        elif before == node:
+            return set()
+        else:
+            self._nodes[node.name] = node
+        self._sorted_nodes = None
+        after = None if gone else node
+        places = [(d.key, self._place(d, before), self._place(d, after)) for d in self._daemonsets.values()]
+        self._moved |= {key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}}
+        return {key for key, was, is_now in places if was is not is_now}
+
+    def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
+        if node is None:
+            return None
+        template, placer = self._placers.get(daemonset.uid, (None, None))
+        if placer is None or template is not daemonset.template:
+            placer = node_eligibility.read(daemonset.template)
+            self._placers[daemonset.uid] = daemonset.template, placer
+        return placer.place(node)
+
+    def _pod(self, pod: Pod, gone: bool) -> set[Key]:
+        """News of a pod is for its owner, of an orphan for all that select it; a change of nothing that is kept is no news."""
+        before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
+        if gone:
+            self._vanish(before or pod)
+            orphaned = pod.owner is None  # its adoption, which was refused, may have held everything up
+            return self._selecting(pod.namespace, pod.labels) if orphaned else self._owners(pod.owner, pod.namespace)
+        if before is not None and msgspec.structs.replace(before, version=pod.version) == pod:
+            return set()
+        keys = self._owners(pod.owner, pod.namespace) | self._owners(before.owner if before else None, pod.namespace)
+        if pod.owner is None and (before is None or before.labels != pod.labels or before.owner is not None):
+            keys |= self._selecting(pod.namespace, pod.labels)
+        return keys
+
+    def _revision(self, revision: Revision, gone: bool) -> set[Key]:
+        """A new revision that has an owner wakes nobody: the owner knows, or somebody is at work on its history by hand."""
+        before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
+        owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
+        keys = self._owners(revisions.owner_of(before) if before else None, namespace)
+        if not gone:
+            self._revision_uids[namespace, revision.name] = revision.uid
+        else:
+            if self._revision_uids.get((namespace, revision.name)) == revision.uid:
+                del self._revision_uids[namespace, revision.name]
+            keys |= {key for key in self._daemonsets if key.namespace == namespace and revision.name.startswith(f"{key.name}-")}
+        if owner is not None and (gone or before is not None):
+            keys |= self._owners(owner, namespace)
+        if owner is None:
+            keys |= self._selecting(namespace, revisions.labels_of(revision))
+        self._moved |= self._owners(owner, namespace)
+        return keys
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> set[Key]:
+        return {daemonset.key for daemonset in self._daemonsets.values() if _selects(daemonset, namespace, labels)}
+
+    def _owners(self, owner: Owner | None, namespace: str) -> set[Key]:
+        """The DaemonSet that a controller reference means, if it is there and has that UID."""
+        if owner is None or owner.kind != DAEMONSET.kind:
+            return set()
+        key = Key(DAEMONSET.group, DAEMONSET.kind, namespace, owner.name)
+        daemonset = self._daemonsets.get(key)
+        return {key} if daemonset is not None and daemonset.uid == owner.uid else set()
+
+    def _vanish(self, pod: Pod) -> None:
+        if pod.node in self._nodes and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
+            self._memories.setdefault(pod.owner.uid, _Memory()).vanished[pod.node] = pod.uid
+
+    def _memory(self, daemonset: DaemonSet) -> _Memory:
+        memory = self._memories.setdefault(daemonset.uid, _Memory())
+        if memory.generation != daemonset.observed_generation:
+            memory.generation, memory.backoffs = daemonset.observed_generation, {}
+        return memory
+
+    def _forget_all_but(self, uids: set[str]) -> None:
+        self._memories = {uid: memory for uid, memory in self._memories.items() if uid in uids}
+        self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
+        self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
+
+    def _forget_nodes(self, names: Set[str]) -> None:
+        """Drops what is remembered of nodes that are gone: an autoscaled cluster has had more of them than it ever has."""
+        for memory in self._memories.values():
+            for name in names:
+                memory.backoffs.pop(name, None)
+                memory.vanished.pop(name, None)
+
+
+def _scope_of_pod(pod: Pod) -> tuple[str, str]:
+    return (pod.owner.uid if pod.owner is not None else ""), pod.namespace
+
+
+def _scope_of_revision(revision: Revision) -> tuple[str, str]:
+    owner = revisions.owner_of(revision)
+    return (owner.uid if owner is not None else ""), str((revision.raw.get("metadata") or {}).get("namespace") or "")
+
+
+def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:
+    selector = daemonset.selector
+    return selector is not None and namespace == daemonset.key.namespace and label_selector.all_match(selector, labels)
+
+
+def _overlaid(known: list[T], written: Written[T], uid_of: Callable[[T], str]) -> Iterable[T]:
+    """The watched objects with the own replies in their place, and those replies that no watch has shown yet."""
+    replies = dict(written)
+    return {**{uid_of(item): item for item in known}, **replies}.values() if replies else known

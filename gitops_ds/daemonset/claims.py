@@ -1,0 +1,81 @@
+"""Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that count as the DaemonSet's.
+
+An orphan counts only once the cluster shows it as adopted: until then nothing may be decided upon it, for the adoption may be
+refused, once or for ever, and what was never ours would be deleted, or one of ours as its duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds.apimachinery import label_selector, revisions
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.model.decision import Action, Adopt, Observation, Release
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What has the DaemonSet as its controller and matches its selector, and the writes that adopt or release the rest."""
+
+    pods: tuple[Pod, ...]
+    revisions: tuple[Revision, ...]
+    actions: tuple[Action, ...]
+
+    @property
+    def adopts(self) -> bool:
+        """Whether an orphan has to be adopted first: then what counts is not complete, and nothing else may be decided."""
+        return any(isinstance(action, Adopt) for action in self.actions)
+
+
+def claim(seen: Observation) -> Claim:
+    """Takes and gives up what the selector says. The DaemonSet is not being deleted."""
+    daemonset, selector = seen.daemonset, seen.daemonset.selector or ()
+    actions: list[Action] = []
+    pods = tuple(
+        pod
+        for pod in seen.pods
+        if _is_settled(daemonset, selector, pod)
+        or _take(daemonset, selector, _Candidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
+    )
+    kept = tuple(revision for revision in seen.revisions if _take(daemonset, selector, _of_revision(revision), actions))
+    return Claim(pods, kept, tuple(actions))
+
+
+def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Pod) -> bool:
+    """Whether it is the DaemonSet's and stays so, as nearly every pod: that is asked of each in every turn."""
+    return pod.owner is not None and pod.owner.uid == daemonset.uid and label_selector.all_match(selector, pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    resource: Resource
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    owner: Owner | None
+    terminating: bool
+
+
+def _of_revision(revision: Revision) -> _Candidate:
+    labels, owner = revisions.labels_of(revision), revisions.owner_of(revision)
+    return _Candidate(CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting)
+
+
+def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _Candidate, actions: list[Action]) -> bool:
+    """Whether it is the DaemonSet's already; writes down an adoption or a release."""
+    key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
+    matches = label_selector.all_match(selector, it.labels)
+    if it.owner is not None:
+        if it.owner.uid != daemonset.uid:
+            return False
+        if not matches:
+            actions.append(Release(key, it.uid, "its labels no longer match the selector"))
+        return matches
+    if not matches or it.terminating:
+        return False
+    actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))
+    return False

@@ -1,0 +1,93 @@
+"""One turn: settle before you pace. The whole controller core is this one function of what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gitops_ds.daemonset import (
+    claims,
+    competing_controller,
+    history,
+    manage,
+    node_pods,
+    rolling_update,
+    status,
+)
+from gitops_ds.daemonset.claims import Claim
+from gitops_ds.daemonset.history import Past
+from gitops_ds.daemonset.node_pods import Fleet
+from gitops_ds.daemonset.pending_writes import LAPSES_AFTER
+from gitops_ds.daemonset.pod_changes import BURST, Moves
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Action, Decision, Observation
+
+SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
+
+
+def decide(seen: Observation) -> Decision:
+    """What to do about one DaemonSet. The same observation always gives the same decision.
+
+    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans. So is the
+    probe for other controllers. Where orphans have to be adopted, that is the whole decision: the next one follows when the cluster
+    shows them as adopted (upstream ends the sync on a failed adoption: controller_ref_manager.go, ClaimPods).
+    """
+    daemonset = seen.daemonset
+    if daemonset.selector is None:
+        return Decision(complaint=SELECTING_ALL)
+    if daemonset.deleting or competing_controller.is_probe(daemonset.raw):
+        return Decision()
+    claim = claims.claim(seen)
+    if claim.adopts:
+        return Decision(steps=(claim.actions,))
+    past = history.construct(daemonset, claim, seen.namesake)
+    spread = _laid_out(seen, claim, past)
+    settled = manage.settle(spread)
+    wanted = settled or rolling_update.pace(spread)
+    pruned = history.prune(daemonset, past.old, claim.pods)
+    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, wanted.actions(seen.unshown), pruned)
+    return Decision(
+        steps=tuple(tuple(step) for step in steps if step),
+        status=status.write(spread),
+        wake_after=_wake_after(spread, settled.wake_at, _shown_at(seen, wanted)),
+        backoffs=settled.backoffs,
+        unplaced={**settled.unplaced, **wanted.unplaced},
+    )
+
+
+def moves(seen: Observation) -> tuple[Moves, Past]:
+    """Every pod that a decision would create or delete, however many, and the history that it would make; for previews."""
+    claim = claims.claim(seen)
+    past = history.construct(seen.daemonset, claim, seen.namesake)
+    spread = _laid_out(seen, claim, past)
+    return manage.settle(spread) or rolling_update.pace(spread), past
+
+
+def layout(seen: Observation) -> Fleet:
+    """The pods over the nodes as `decide` sees them, for those who only want to look."""
+    claim = claims.claim(seen)
+    past = history.construct(seen.daemonset, claim, seen.namesake)
+    return _laid_out(seen, claim, past)
+
+
+def _laid_out(seen: Observation, claim: Claim, past: Past) -> Fleet:
+    return node_pods.look(seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old)))
+
+
+def _relabelled(all_pods: Sequence[Pod], past: Past) -> Sequence[Pod]:
+    """The pods as they are once the history's step is done: those of a duplicate revision carry the kept one's hash."""
+    if not past.relabelled:
+        return all_pods
+    return [msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod for pod in all_pods]
+
+
+def _shown_at(seen: Observation, moves: Moves) -> float | None:
+    """When creates that wait for the watch go on whatever it shows; None where none waits."""
+    waits = seen.unshown and len(moves.creates) + len(moves.later) > BURST - seen.unshown
+    return seen.now + LAPSES_AFTER if waits else None
+
+
+def _wake_after(spread: Fleet, *further: float | None) -> float | None:
+    times = [time for time in (*further, status.next_available(spread)) if time is not None]
+    return max(0.0, min(times) - spread.seen.now) if times else None

@@ -1,0 +1,135 @@
+"""The DaemonSet's ControllerRevisions: which one holds the template, what is missing, and which old ones may go.
+
+A template seen before gets its old revision back under the highest number; nothing is ever deleted that a pod still names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gitops_ds.apimachinery import revisions
+from gitops_ds.daemonset.claims import Claim
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet, Pod
+from gitops_ds.model.decision import (
+    Action,
+    CreateRevision,
+    DeleteRevision,
+    LabelRevision,
+    RelabelPod,
+    RenumberRevision,
+)
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The hash of the wanted template, the other revisions (lowest number first), and the writes that make it so.
+
+    `relabelled` maps the hash of a duplicate to the one that is kept: pods that carry it run the wanted template too.
+    """
+
+    hash: str
+    old: tuple[Revision, ...]
+    actions: tuple[Action, ...]
+    relabelled: frozenset[str] = frozenset()
+
+
+def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> Past:
+    """What the history must become for the template as it is now.
+
+    `namesake` is a revision of somebody else under the name of the one that is missing. If it holds the same template, its hash
+    serves and nothing is written until it is gone, as upstream does (update.go, snapshot): that of a DaemonSet that was deleted and
+    made again is gone as soon as the garbage collector has come to it.
+    """
+    actions: list[Action] = [_label(daemonset, revision) for revision in claim.revisions if not revision.hash]
+    current = _current(daemonset, claim)
+    held = {revision.uid for revision in current}
+    old = tuple(sorted((r for r in claim.revisions if r.uid not in held), key=_age))
+    number = max((revision.number for revision in old), default=0) + 1
+    if not current:
+        body = revisions.new(daemonset, number)
+        key = _key(daemonset, body["metadata"]["name"])
+        if namesake is None or key.name != namesake.name or not revisions.same_template(namesake.template, daemonset.template):
+            why = f"the template is new: revision {number}"
+            actions.append(CreateRevision(key, body, daemonset.collision_count, why))
+        return Past(body["metadata"]["labels"][names.REVISION_HASH], old, tuple(actions))
+    kept = max(current, key=lambda revision: (not revision.deleting, *_age(revision)))
+    duplicates = [revision for revision in current if revision is not kept]
+    lost = frozenset(hash_in(revision) for revision in duplicates) - {hash_in(kept)}
+    actions += _deduplicate(daemonset, kept, duplicates, claim.pods)
+    if kept.number < number:
+        why = f"the template is that of revision {kept.number} again"
+        actions.append(RenumberRevision(_key(daemonset, kept.name), kept.uid, number, why))
+    return Past(hash_in(kept), old, tuple(actions), lost)
+
+
+def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
+    """The revisions that hold the wanted template.
+
+    A newer API server shows the template with fields that it fills in, though nobody wrote it since it was last observed: a new
+    revision, and with it a restart of every pod, would be for nothing. So a template of a generation that was already observed is
+    that of the latest revision when it only holds more, and the pods made from it say so: had the latest revision been deleted,
+    they would carry its hash, and not that of an older one. Upstream compares bytes, and restarts.
+    """
+    known = claim.revisions
+    same = [revision for revision in known if revisions.same_template(revision.template, daemonset.template)]
+    latest = max(known, key=_age, default=None)
+    if same or latest is None or daemonset.observed_generation != daemonset.generation:
+        return same
+    made_from_it = {
+        pod.hash for pod in claim.pods if pod.template_generation and pod.template_generation == daemonset.template_generation
+    }
+    return [latest] if made_from_it == {hash_in(latest)} and revisions.holds_more(daemonset.template, latest.template) else []
+
+
+def prune(daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]) -> tuple[DeleteRevision, ...]:
+    """The oldest revisions over the limit that no pod names; `old` is sorted, lowest number first, without the current one.
+
+    One that is being deleted already (a finalizer may hold it) neither counts nor is deleted again.
+    """
+    staying = [revision for revision in old if not revision.deleting]
+    excess = len(staying) - daemonset.history_limit
+    if excess <= 0:
+        return ()
+    live = {pod.hash for pod in pods if pod.node}
+    dead = [revision for revision in staying if hash_in(revision) not in live]
+    why = f"more than {daemonset.history_limit} old revisions, and no pod runs this one"
+    return tuple(DeleteRevision(_key(daemonset, revision.name), revision.uid, why) for revision in dead[:excess])
+
+
+def hash_in(revision: Revision) -> str:
+    """The hash that its pods carry: its label, or the name that becomes its label."""
+    return revision.hash or revision.name
+
+
+def _deduplicate(daemonset: DaemonSet, kept: Revision, duplicates: Sequence[Revision], pods: Sequence[Pod]) -> list[Action]:
+    """Pods of the duplicates first, then the duplicates.
+
+    Upstream relabels every pod, also those that run an older template, which then never roll (kubernetes/kubernetes#111280).
+    """
+    hash, lost = hash_in(kept), {hash_in(revision) for revision in duplicates}
+    relabel: list[Action] = [
+        RelabelPod(
+            Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, hash, f"revision {kept.number} holds the same template"
+        )
+        for pod in pods
+        if pod.hash in lost and pod.hash != hash
+    ]
+    why = f"revision {kept.number} ({kept.name}) holds the same template"
+    going = [revision for revision in duplicates if not revision.deleting]
+    return relabel + [DeleteRevision(_key(daemonset, revision.name), revision.uid, why) for revision in going]
+
+
+def _label(daemonset: DaemonSet, revision: Revision) -> LabelRevision:
+    return LabelRevision(_key(daemonset, revision.name), revision.uid, revision.name, "it has no hash")
+
+
+def _age(revision: Revision) -> tuple[int, str]:
+    return revision.number, revision.name
+
+
+def _key(daemonset: DaemonSet, name: str) -> Key:
+    return Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, daemonset.key.namespace, name)

@@ -1,0 +1,131 @@
+"""Settling: every node that shall have a pod has one, none has two, and none has one that may not be there.
+
+It looks at each node alone and knows no budget; a rollout moves only where this has nothing left to do.
+"""
+
+from __future__ import annotations
+
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.daemonset import pod_changes
+from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.daemonset.pod_changes import Moves
+from gitops_ds.daemonset.pod_factory import Mould
+from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
+from gitops_ds.model.decision import Backoff, Cause, CreatePod, DeletePod
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds between two deletions of failed pods on one node
+FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off that nobody needed for so long starts again
+
+
+def settle(fleet: Fleet) -> Moves:
+    """What is missing, failed, doubled or in the wrong place.
+
+    Assumes that `fleet` holds every pod of the DaemonSet, also those that it just created and those that it just deleted (as
+    terminating). A failed pod is deleted now, and replaced in a later turn, when it is gone.
+    """
+    return _Settling(fleet).run()
+
+
+class _Settling:
+    def __init__(self, fleet: Fleet) -> None:
+        strategy = fleet.seen.daemonset.strategy
+        self.fleet = fleet
+        self.mould = Mould(fleet)
+        self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
+        self.creates: list[CreatePod] = []
+        self.later: list[str] = []
+        self.unplaced: dict[str, str] = {}
+        self.deletes: list[DeletePod] = []
+        self.backoffs: dict[str, Backoff] = {}
+        self.waits: list[float] = []
+
+    def run(self) -> Moves:
+        for spot in self.fleet.spots:
+            match spot.placement:
+                case Placement.RUN if not spot.pods:
+                    self.create(spot, "the node has no pod")
+                case Placement.RUN | Placement.KEEP:
+                    if spot.pods:
+                        self.tidy(spot)
+                case Placement.EVICT:
+                    self.clear(spot)
+                case None:
+                    self.forget(spot)
+        wake_at = min(self.waits, default=None)
+        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, wake_at, self.unplaced, tuple(self.later))
+
+    def create(self, spot: Spot, why: str) -> None:
+        if reason := self.mould.misfit(spot):
+            self.unplaced[spot.node] = reason
+        elif len(self.creates) < pod_changes.BURST:
+            self.creates.append(self.mould.create(spot, why))
+        else:
+            self.later.append(spot.node)
+
+    def tidy(self, spot: Spot) -> None:
+        """Ends failed, succeeded and surplus pods of a node that may have one."""
+        running = []
+        for pod in spot.pods:
+            if pod.terminating:
+                continue
+            if pod.phase is Phase.FAILED:
+                self.fail(spot, pod)
+            elif pod.phase is Phase.SUCCEEDED:
+                self.deletes.append(pod_changes.delete(spot, pod, Cause.SUCCEEDED, "it has ended, and an agent shall run"))
+            else:
+                running.append(pod)
+        if self.surges:
+            self.hand_over(spot, running)
+        else:
+            for pod in running[1:]:
+                self.deletes.append(pod_changes.delete(spot, pod, Cause.DUPLICATE, f"{running[0].name} runs there already"))
+
+    def hand_over(self, spot: Spot, running: list[Pod]) -> None:
+        """With surge a node may have a new and an old pod; the old one goes once the new one is available, or itself not ready."""
+        if not running:
+            if spot.wanted:
+                self.create(spot, "the node has no running pod")
+            return
+        if len(running) == 1:
+            return
+        new = next((pod for pod in running if pod.hash == self.fleet.hash), None)
+        old = next((pod for pod in running if pod.hash != self.fleet.hash), None)
+        for pod in running:
+            if pod is not new and pod is not old:
+                self.deletes.append(
+                    pod_changes.delete(spot, pod, Cause.DUPLICATE, "an older pod of its revision runs there already")
+                )
+        if new is None or old is None:
+            return
+        if not old.ready:
+            self.deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "it is not ready, and its replacement is there"))
+        elif self.fleet.available(new):
+            self.deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "its replacement is available"))
+
+    def fail(self, spot: Spot, pod: Pod) -> None:
+        """Ends a failed pod, unless one failed there a short time ago."""
+        now = self.fleet.seen.now
+        last = self.backoffs.get(spot.node) or self.fleet.seen.backoffs.get(spot.node)
+        if last is not None and last.since <= now < last.until:  # one from the future is of a clock that was put back
+            self.waits.append(last.until)
+            return
+        self.backoffs[spot.node] = next_backoff(last, now)
+        why = f"it failed ({pod.trouble or 'no reason given'})"
+        self.deletes.append(pod_changes.delete(spot, pod, Cause.FAILED, why))
+
+    def clear(self, spot: Spot) -> None:
+        for pod in spot.staying:
+            self.deletes.append(pod_changes.delete(spot, pod, Cause.UNWANTED, "the node may not run it any more"))
+
+    def forget(self, spot: Spot) -> None:
+        """A node that is gone: pods that wait for it wait for ever; those that ran there are the garbage collector's."""
+        for pod in spot.staying:
+            if not pod.bound:
+                self.deletes.append(pod_changes.delete(spot, pod, Cause.UNWANTED, "its node is gone"))
+
+
+def next_backoff(last: Backoff | None, now: float) -> Backoff:
+    """The wait after one more failed pod: doubled up to fifteen minutes; from the start after half an hour without."""
+    if last is None or now - last.since > FORGET_AFTER:
+        return Backoff(now, FIRST_DELAY)
+    return Backoff(now, min(2 * last.delay, LONGEST_DELAY))

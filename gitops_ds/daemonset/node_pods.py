@@ -1,0 +1,98 @@
+"""The DaemonSet's pods laid out over the nodes: what every later question of a turn looks at, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Observation
+
+
+class Spot(msgspec.Struct, frozen=True, gc=False):
+    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there is no such node.
+
+    `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer for ever, and is no reason to
+    leave its node without an agent. `uids` are those of all.
+    """
+
+    node: str
+    placement: Placement | None
+    pods: tuple[Pod, ...]
+    uids: tuple[str, ...]
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the node shall run a pod."""
+        return self.placement is Placement.RUN
+
+    @property
+    def staying(self) -> list[Pod]:
+        """Its pods that are not being deleted."""
+        return [pod for pod in self.pods if not pod.terminating]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's.
+
+    `outdated` are the hashes of the known revisions with another template.
+    """
+
+    seen: Observation
+    hash: str
+    spots: tuple[Spot, ...]
+    outdated: frozenset[str]
+
+    @property
+    def desired(self) -> int:
+        """How many nodes shall run a pod."""
+        return sum(1 for spot in self.spots if spot.wanted)
+
+    def updated(self, pod: Pod) -> bool:
+        """Whether a pod runs the wanted template.
+
+        The template generation counts too: after a revision was replaced by an equal one, pods carry the hash of the lost one, and
+        must not restart for that (`IsPodUpdated` upstream). It does not count beside the hash of a revision with another template:
+        a DaemonSet that was deleted and created again counts its generations from 1, and adopts pods of earlier ones.
+        """
+        if self.hash and pod.hash == self.hash:
+            return True
+        generation = self.seen.daemonset.template_generation
+        return bool(generation) and pod.template_generation == generation and pod.hash not in self.outdated
+
+    def available(self, pod: Pod) -> bool:
+        """Whether a pod counts as available now."""
+        return pod.ready and pod.available(self.seen.daemonset.min_ready_seconds, self.seen.now)
+
+
+def keep_first(pod: Pod) -> tuple[bool, float, str]:
+    """The order in which one of several pods of a node is kept: on a node before waiting, older before younger."""
+    return not pod.bound, pod.created, pod.name
+
+
+def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]) -> Fleet:
+    """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node:
+            by_node.setdefault(pod.node, []).append(pod)
+    place = node_eligibility.read(seen.daemonset.template).place
+    spots = [_spot(node.name, place(node), by_node.pop(node.name, ())) for node in seen.nodes]
+    if by_node:
+        spots += [_spot(node, None, there) for node, there in by_node.items()]
+        spots.sort(key=lambda spot: spot.node)
+    return Fleet(seen, hash, tuple(spots), outdated)
+
+
+def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Spot:
+    if not pods:
+        return Spot(node, placement, (), ())
+    if len(pods) == 1 and not pods[0].terminating:  # nearly every one
+        return Spot(node, placement, (pods[0],), (pods[0].uid,))
+    there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
+    return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))

@@ -1,0 +1,99 @@
+"""The pods that are made: their bodies as upstream's controller makes them, and names that follow from what was seen.
+
+The same view gives the same name twice, so a crash, a second leader or a lost reply makes no second pod. A replacement has a name
+of its own, because the UIDs of the pods seen on the node are part of it, or, where there is none, that of the last that vanished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from gitops_ds.apimachinery import capacity, revisions, tolerations
+from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import CreatePod
+from gitops_ds.model.objects import POD
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_DEFAULT_SCHEDULER = "default-scheduler"
+_SUFFIX = 10
+_LONGEST = 63  # a pod's name is its host name, a DNS label
+
+
+class Mould:
+    """Makes the pods of one turn; what they share is built once.
+
+    A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where the observation tells the room
+    of each node, unless the template names a scheduler of its own.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        daemonset = fleet.seen.daemonset
+        self._vanished = fleet.seen.vanished
+        self._base = f"{daemonset.key.name}\n{daemonset.uid}\n{fleet.hash}"
+        self._metadata = _metadata(daemonset, fleet.hash)
+        self._spec = {**daemonset.template.get("spec", {})}
+        self._spec["tolerations"] = tolerations.of_daemon(self._spec)
+        self._affinity: dict[str, Any] = self._spec.get("affinity") or {}
+        own_scheduler = self._spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER)
+        self._rooms = None if own_scheduler else fleet.seen.rooms
+        self._asked = capacity.requested(self._spec) if self._rooms else {}
+        self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
+
+    def misfit(self, spot: Spot) -> str:
+        """Why the pod has no room on that node; empty when it has, or when the scheduler sees to it."""
+        room = self._rooms.get(spot.node) if self._rooms else None
+        return capacity.misfit(self._asked, self._ports, room) if room else ""
+
+    def create(self, spot: Spot, why: str) -> CreatePod:
+        """A pod for that node."""
+        # A leader that came later knows the pods that are there, but not who vanished before them.
+        last = "" if spot.uids else self._vanished.get(spot.node, "")
+        seed = "\n".join((self._base, spot.node, *spot.uids, last))
+        metadata = {"name": name(seed), **self._metadata}
+        if self._rooms is None:
+            spec = {**self._spec, "affinity": pinned(self._affinity, spot.node)}
+        else:
+            spec = {**self._spec, "nodeName": spot.node}
+        body = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
+        return CreatePod(spot.node, body, seed, why)
+
+
+def name(seed: str, attempt: int = 0) -> str:
+    """The name for a pod; a later attempt gives another one, for the case that a stranger has taken it.
+
+    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63 characters, and again where that
+    leaves a dot at its end: nothing may begin or end with a hyphen between two dots.
+    """
+    number = int.from_bytes(hashlib.sha256(f"{seed}\n{attempt}".encode()).digest()[:8], "big")
+    suffix = ""
+    for _ in range(_SUFFIX):
+        number, index = divmod(number, len(_LETTERS))
+        suffix += _LETTERS[index]
+    return f"{seed.partition(chr(10))[0][: _LONGEST - _SUFFIX - 1].rstrip('.-')}-{suffix}"
+
+
+def pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
+    """The affinity with its required node terms replaced by one that names the node; everything else stays."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}
+
+
+def _metadata(daemonset: DaemonSet, hash: str) -> dict[str, Any]:
+    template = daemonset.template.get("metadata") or {}
+    labels = {**(template.get("labels") or {})}
+    if daemonset.template_generation:
+        labels[names.POD_TEMPLATE_GENERATION] = daemonset.template_generation
+    labels[names.REVISION_HASH] = hash
+    metadata: dict[str, Any] = {
+        "namespace": daemonset.key.namespace,
+        "labels": labels,
+        "ownerReferences": [revisions.owner_reference(daemonset)],
+    }
+    for field in ("annotations", "finalizers"):
+        if template.get(field):
+            metadata[field] = template[field]
+    return metadata

@@ -1,0 +1,143 @@
+"""Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
+
+It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py). The node that we run on comes
+last: were its agent the network, and the new one bad, we could still stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitops_ds.apimachinery import int_or_percent
+from gitops_ds.daemonset import pod_changes
+from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.daemonset.pod_changes import Moves
+from gitops_ds.daemonset.pod_factory import Mould
+from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
+from gitops_ds.model.decision import Cause, CreatePod, DeletePod
+
+_UNAVAILABLE = "it runs an earlier template and is not available"
+_OUTDATED = "it runs an earlier template"
+
+
+def pace(fleet: Fleet) -> Moves:
+    """The next moves of the rollout; none when it is done, must wait, or is suspended by the annotation.
+
+    A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted template.
+    """
+    if fleet.seen.daemonset.suspended:
+        return Moves()
+    match fleet.seen.daemonset.strategy:
+        case OnDelete():
+            return Moves()
+        case RollingUpdate() as strategy:
+            max_unavailable, max_surge = int_or_percent.limits(strategy, fleet.desired)
+            return _surge(fleet, max_surge) if max_surge else _replace(fleet, max_unavailable)
+
+
+def _in_turn(fleet: Fleet) -> Sequence[Spot]:
+    own = fleet.seen.own_node
+    return sorted(fleet.spots, key=lambda spot: spot.node == own) if own else fleet.spots
+
+
+def _sort_out(fleet: Fleet, spot: Spot) -> tuple[Pod | None, Pod | None, bool]:
+    """The new pod, the old one, and whether there are more of either."""
+    new = old = None
+    for pod in spot.staying:
+        if fleet.updated(pod):
+            if new is not None:
+                return None, None, True
+            new = pod
+        else:
+            if old is not None:
+                return None, None, True
+            old = pod
+    return new, old, False
+
+
+def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
+    """Deletes old pods; settling makes the new ones.
+
+    Assumes: every node that shall have a pod, has one or waits for one to vanish.
+    Invariant: of the pods that are available, at most `max_unavailable` minus the nodes without an available pod are deleted. An
+    old pod that is not ready is no loss and always goes, but its node counts, or too many others would go beside it. Those that are
+    ready, only not for `minReadySeconds` yet, go as long as `max_unavailable` leaves room for nodes without a ready pod; upstream
+    takes them all, and to a clock that was put back every pod may look like that.
+    """
+    unavailable = unready = 0
+    broken: list[DeletePod] = []
+    young: list[tuple[Spot, Pod]] = []
+    candidates: list[tuple[Spot, Pod]] = []
+    for spot in _in_turn(fleet):
+        if not spot.wanted and not spot.pods:
+            continue
+        new, old, excess = _sort_out(fleet, spot)
+        if excess or (new is None) == (old is None):
+            unavailable += 1
+            unready += 1
+        elif new is not None:
+            unavailable += not fleet.available(new)
+            unready += not new.ready
+        elif old is not None and fleet.available(old):
+            candidates.append((spot, old))
+        elif old is not None:
+            unavailable += 1
+            unready += not old.ready
+            if old.ready:
+                young.append((spot, old))
+            else:
+                broken.append(pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
+    room = max(0, max_unavailable - unavailable)
+    chosen = broken + [pod_changes.delete(spot, old, Cause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
+    room = max(0, max_unavailable - unready)
+    chosen += [pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE) for spot, old in young[:room]]
+    return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
+
+
+def _surge(fleet: Fleet, max_surge: int) -> Moves:
+    """Makes new pods beside the old ones; an old one goes when the new one is available.
+
+    Invariant: at most `max_surge` nodes have a new pod that is not available beside an available old one by the doing of this
+    function. Where the old pod is not available, its replacement takes nothing away and is not counted.
+    Old pods on nodes that shall not run one (but may keep it) go while the available pods outnumber the wanted ones, so that
+    moving the DaemonSet to other nodes keeps the fleet available.
+    """
+    surge = available = 0
+    free: list[CreatePod] = []
+    candidates: list[Spot] = []
+    deletes: list[DeletePod] = []
+    elsewhere: list[DeletePod] = []
+    unplaced: dict[str, str] = {}
+    mould = Mould(fleet)
+    for spot in _in_turn(fleet):
+        new, old, excess = _sort_out(fleet, spot)
+        if excess:
+            surge += 1
+            continue
+        shown = old or new
+        available += shown is not None and fleet.available(shown)
+        if old is None or spot.placement is None:
+            continue
+        if new is not None:
+            if fleet.available(new):
+                deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "its replacement is available"))
+            else:
+                surge += 1
+        elif spot.wanted and (reason := mould.misfit(spot)):
+            unplaced[spot.node] = reason
+        elif not fleet.available(old):
+            if spot.wanted:
+                free.append(mould.create(spot, "the earlier pod there is not available"))
+            else:
+                deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
+        elif spot.wanted:
+            candidates.append(spot)
+        else:
+            elsewhere.append(pod_changes.delete(spot, old, Cause.OUTDATED, "enough pods are available where they shall be"))
+    spare = max(0, min(available - fleet.desired, len(elsewhere)))
+    creates = free + [mould.create(spot, "its pod runs an earlier template") for spot in candidates[: max(0, max_surge - surge)]]
+    return Moves(
+        tuple(sorted(creates, key=lambda action: action.node)),
+        tuple(sorted(deletes + elsewhere[:spare], key=lambda action: (action.node, action.key))),
+        unplaced=unplaced,
+    )

@@ -1,0 +1,236 @@
+"""Reads from a cluster what a plan needs: lists where they serve, single objects where not.
+
+One pass of the command line asks anew; the service has the same in its caches (`Caches`) and asks nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import replace
+from functools import partial
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import (
+    builtin_resources,
+    config_maps,
+    daemonsets,
+    nodes,
+    pods,
+    revisions,
+)
+from gitops_ds.daemonset import preview
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.live import Live, Node, Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource, key_of
+from gitops_ds.plan import prune
+
+AT_ONCE = 16
+
+
+async def resources_of(
+    cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
+) -> tuple[Mapping[Key, Resource], list[Refusal]]:
+    """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't serve.
+
+    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked once, and again as long as one is
+    not among what it serves. A kind whose CustomResourceDefinition is in the bundle is known by that.
+    """
+    found: dict[Key, Resource] = {}
+    refused: list[Refusal] = []
+    known = {**_defined(bundle), **builtin_resources.RESOURCES}
+    others = tuple(others)
+    known |= await _served(cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - known.keys())
+    for manifest in bundle.manifests.values():
+        resource = known.get((manifest.key.group, manifest.key.kind))
+        if resource is None:
+            what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
+            refused.append(
+                Refusal("unknown-kind", f"{manifest.key}: the cluster serves no {what}; is its definition installed?", manifest.key)
+            )
+        elif resource.namespaced and not manifest.key.namespace:
+            refused.append(Refusal("no-namespace", f"{manifest.key} needs a namespace: write metadata.namespace", manifest.key))
+        else:
+            found[manifest.key] = _in_version(resource, manifest)
+    for key in others:
+        if key not in found:
+            resource = known.get((key.group, key.kind))
+            if resource is not None:
+                found[key] = resource
+    return found, refused
+
+
+async def _served(cluster: Cluster, kinds: Set[tuple[str, str]]) -> Mapping[tuple[str, str], Resource]:
+    """Those of the kinds that the cluster serves; a definition may have come since it was asked."""
+    if not kinds:
+        return {}
+    known = await cluster.resources()
+    if not kinds <= known.keys():
+        known = await cluster.resources(anew=True)
+    return {kind: known[kind] for kind in kinds & known.keys()}
+
+
+async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
+    """The bundle with the default namespace on objects of kinds that only the cluster knows to be namespaced."""
+    namespace = bundle.cluster.namespace
+    unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
+    if not unsure or not namespace:
+        return bundle
+    kinds = {(manifest.key.group, manifest.key.kind) for manifest in unsure}
+    defined = _defined(bundle)
+    known = {**await _served(cluster, kinds - defined.keys()), **defined}
+    manifests = dict(bundle.manifests)
+    for manifest in unsure:
+        resource = known.get((manifest.key.group, manifest.key.kind))
+        if resource is not None and resource.namespaced:
+            del manifests[manifest.key]
+            key = replace(manifest.key, namespace=namespace)
+            body = {**manifest.body, "metadata": {**manifest.body["metadata"], "namespace": namespace}}
+            manifests[key] = replace(manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False)
+    return replace(bundle, manifests=dict(sorted(manifests.items())))
+
+
+def _in_version(resource: Resource, manifest: Manifest) -> Resource:
+    version = str(manifest.body["apiVersion"]).rpartition("/")[2]
+    return Resource(resource.group, version, resource.kind, resource.plural, resource.namespaced)
+
+
+def _defined(bundle: Bundle) -> dict[tuple[str, str], Resource]:
+    defined: dict[tuple[str, str], Resource] = {}
+    for key, manifest in bundle.manifests.items():
+        if key.kind == "CustomResourceDefinition":
+            defined |= defined_by(manifest.body)
+    return defined
+
+
+def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
+    """The kind of a CustomResourceDefinition, in the last version that it names; nothing where it names none."""
+    spec = body.get("spec") or {}
+    said = spec.get("names") or {}
+    defined = {}
+    for version in spec.get("versions") or ():
+        names_and_scope = str(said.get("kind")), str(said.get("plural")), spec.get("scope") == "Namespaced"
+        resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
+        defined[resource.group, resource.kind] = resource
+    return defined
+
+
+async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
+    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes where they may be listed."""
+    kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
+    ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
+    (daemonsets, known, (node_list, unlisted)), rest = await asyncio.gather(
+        asyncio.gather(cluster.list(DAEMONSET), cluster.list(CONTROLLER_REVISION), _nodes(cluster)),
+        asyncio.gather(*(_listed(cluster, resource, ours) for resource in sorted(kinds))),
+    )
+    objects = {key_of(body): body for body in daemonsets.items}
+    for items in rest:
+        objects |= {key_of(body): body for body in items}
+    missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
+    objects |= await single(cluster, missing)
+    relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
+    found = assemble(relevant, known.items, node_list)
+    return replace(found, nodes=None, unlisted=unlisted) if unlisted else found
+
+
+async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
+    """The nodes, or why they may not be listed, as with the ClusterRole view."""
+    try:
+        return (await cluster.list(NODE)).items, ""
+    except errors.Forbidden as error:
+        return (), error.said
+
+
+async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
+    try:
+        return (await cluster.list(resource, which)).items
+    except errors.NotFound:  # a kind whose definition comes with this very apply
+        return ()
+
+
+async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
+    """The objects that are there, one request each, some at once."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def get(key: Key, resource: Resource) -> Body | None:
+        async with turn:
+            try:
+                return await cluster.get(resource, key.namespace, key.name)
+            except errors.NotFound:
+                return None
+
+    found = await asyncio.gather(*(get(key, resource) for key, resource in wanted.items()))
+    return {key: body for key, body in zip(wanted, found, strict=True) if body is not None}
+
+
+def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iterable[Body]) -> Live:
+    """A `Live` from bodies: revisions with their DaemonSet, oldest first; nodes by name."""
+    by_uid = {
+        str(body["metadata"].get("uid")): key for key, body in objects.items() if key.kind == "DaemonSet" and key.group == "apps"
+    }
+    grouped: dict[Key, list[Revision]] = defaultdict(list)
+    for body in known:
+        owner = pods.controller_of(body.get("metadata") or {})
+        revision = revisions.revision_of(body) if owner and owner.uid in by_uid else None
+        if owner and revision:
+            grouped[by_uid[owner.uid]].append(revision)
+    history = {key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name))) for key, some in grouped.items()}
+    found: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
+    return Live(dict(objects), history, tuple(found))
+
+
+async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
+    """Adds what becomes of the pods of these DaemonSets when they change: one list each.
+
+    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone; none where nodes are unknown.
+    """
+    if live.nodes is None:
+        return live
+    asked = [key for key in wanted if key in live.objects]
+    found = await asyncio.gather(*(_seen(cluster, live, key) for key in asked))
+    return replace(live, foresee={key: partial(preview.of_change, seen) for key, seen in zip(asked, found, strict=True) if seen})
+
+
+async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
+    """What the controller would see of a DaemonSet; None where it has no pod."""
+    daemonset = daemonsets.daemonset_of(live.objects[key])
+    try:
+        found = await cluster.list(POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True))
+    except errors.Forbidden:
+        return None
+    known = sorted(map(pods.pod_of, found.items), key=lambda pod: pod.name)
+    ours = tuple(pod for pod in known if pod.owner is None or pod.owner.uid == daemonset.uid)
+    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
+    return seen if ours and daemonset.selector else None
+
+
+def _selector(daemonset: DaemonSet) -> str:
+    """The part of a selector that a list can have; the rest is looked at afterwards."""
+    one = [requirement for requirement in daemonset.selector or () if requirement.operator == "In" and len(requirement.values) == 1]
+    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
+
+
+async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
+    """Adds the names of ConfigMaps that pods use; looks at pods only where a content-named ConfigMap is leaving."""
+    spaces = {key.namespace for key in prune.content_named(leaving, live)}
+    if not spaces:
+        return live
+    lists = await asyncio.gather(*(cluster.list(POD, Selection(namespace=space)) for space in sorted(spaces)))
+    named = {
+        (str(pod["metadata"].get("namespace")), name)
+        for found in lists
+        for pod in found.items
+        for name in config_maps.names_in(pod.get("spec") or {})
+    }
+    return replace(live, named_config_maps=frozenset(named))
+
+
+def label(body: Body) -> str:
+    """The value of our owner label, empty without one."""
+    return str(((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")

@@ -1,0 +1,65 @@
+"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what is left undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.control_requests import Resumed, Steering, Suspended
+from gitops_ds.model.deployment import NotApplied, PassEnded, Withheld
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.plural import counted
+
+
+class Said:
+    """What was told so far; `clock` gives seconds since 1970."""
+
+    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+        """Nothing was."""
+        self._emit, self._clock = emit, clock
+        self._suspended: Suspended | None = None
+        self._withheld: frozenset[Refusal] = frozenset()
+        self._left: frozenset[Refusal] = frozenset()
+
+    def hear(self, told: Record) -> None:
+        """Tells what a pass tells, but not again what the pass before left undone for the same reason."""
+        if isinstance(told, NotApplied) and told.refusal in self._left:
+            return
+        if isinstance(told, PassEnded):
+            self._left = frozenset(told.refusals)
+        self._emit(told)
+
+    def suspended(self, made: Plan) -> str:
+        """Tells that nothing is written, and again when something else waits; how the pass ended, in words."""
+        told = Suspended(self._clock(), made.commit, len(made.writes))
+        if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
+            self._emit(told)
+        self._suspended = told
+        return f"suspended: {counted(len(made.writes), 'change')} of commit {(made.commit or '')[:12]} not applied"
+
+    def steered(self, steering: Steering) -> None:
+        """Tells that it is suspended no longer."""
+        if self._suspended is not None and not steering.suspended:
+            self._emit(Resumed(self._clock()))
+            self._suspended = None
+
+    def withheld(self, refusals: Sequence[Refusal]) -> None:
+        """Tells each refusal once, as long as it stands; drift is told by who finds it."""
+        for refusal in refusals:
+            if refusal not in self._withheld and refusal.guard != "drift":
+                self._emit(Withheld(self._clock(), refusal))
+        self._withheld = frozenset(refusals)
+
+
+def outcome(tip: CommitId, ended: PassEnded) -> str:
+    """How a pass ended that wrote what it could, for whoever asked for it."""
+    failed = ended.failed
+    applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
+    if ended.commit != tip:
+        return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
+    if failed:
+        commit = f"commit {(ended.commit or '')[:12]} is not applied as a whole"
+        return f"failure: {commit}: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+    kept = "; ".join(refusal.message for refusal in ended.refusals)
+    return f"success: {applied}" + (f"; {kept}" if kept else "")

@@ -1,0 +1,198 @@
+"""The status of each followed repository: judged after each pass, and saved in a ConfigMap of its own for whoever has no service.
+
+It is written when it changes, and else each HEARTBEAT, so that a status that is older than FRESH belongs to a service that ended.
+A Node's Lease says the same of a kubelet: https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model import guards, names
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployment import PassEnded, State
+from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
+from gitops_ds.model.plural import counted
+from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.redaction import texts
+
+if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader has no use for
+    from gitops_ds.deployer.revision_selector import Choice
+
+HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
+FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status counts: one write may be missed
+BURST, EVERY = 5, 10.0  # writes at once; then one in so many seconds
+QUICK = 0.5  # seconds for the last write of a service that ends
+_LABEL = f"{names.DOMAIN}/source-of"  # label: the id of the owner
+_BYTES = 1024  # of a message
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a pass saw. `waiting`: the changes that wait because the repository is suspended, None where it is not."""
+
+    choice: Choice | None
+    known: State | None
+    ended: PassEnded | None
+    waiting: int | None = None
+
+
+def judge(facts: Facts) -> tuple[Condition, str]:
+    """The condition after a pass that raised no error, and its message; the worst of several. Pure."""
+    choice, ended = facts.choice, facts.ended
+    if choice is None:
+        return Condition.UNKNOWN, ""
+    tip, good = short(choice.tip), facts.known.last_good if facts.known else None
+    stays = f"commit {short(good)} stays applied" if good else "no earlier commit is applied"
+    if choice.blocked is not None:
+        return Condition.REWOUND, str(choice.blocked)
+    if choice.rejected:
+        return Condition.REJECTED, f"commit {tip} is not applied: {choice.rejected}; {stays}"
+    if not choice.trusted:
+        return Condition.UNVERIFIED, f"commit {tip} is not applied: it is not signed by a trusted key; {stays}"
+    if choice.held:
+        return Condition.HELD, f"commit {tip} is on hold ({choice.held}); {stays}"
+    if facts.waiting is not None:
+        return Condition.SUSPENDED, f"suspended: {counted(facts.waiting, 'change')} of commit {tip} not applied"
+    failed, waiting = (ended.failed, ended.suspended) if ended else ((), ())
+    if failed and not any(guards.of(refusal.guard).stuck for refusal in failed):
+        return Condition.PROGRESSING, f"commit {tip} is being applied: {failed[0].message}"
+    if failed:
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        return Condition.PARTLY_APPLIED, f"commit {tip} is applied in part: {failed[0].message}{more}"
+    if waiting:
+        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+        return Condition.SUSPENDED, f"commit {tip} is applied in part: {waiting[0].message}{more}"
+    if choice.prepared is None or good != choice.tip:
+        return Condition.UNKNOWN, f"commit {tip} is not applied yet"
+    return Condition.SYNCED, f"commit {tip} is applied"
+
+
+def of_error(error: errors.GitopsError) -> Condition:
+    """The condition after a pass that ended with an error. Pure."""
+    match error:
+        case errors.HistoryRewound():
+            return Condition.REWOUND
+        case errors.SourceUntrusted():
+            return Condition.UNVERIFIED
+        case errors.SourceError():
+            return Condition.UNREACHABLE
+        case _:
+            return Condition.FAILED
+
+
+def after(before: SourceStatus, facts: Facts, steering: Steering, error: errors.GitopsError | None, now: float) -> SourceStatus:
+    """The status after a pass. Pure."""
+    condition, message = judge(facts) if error is None else (of_error(error), str(error))
+    in_part = facts.ended is not None and not facts.ended.whole  # such a commit may be the last good one
+    return replace(
+        before,
+        condition=condition,
+        message=texts.words(message)[:_BYTES],
+        newest=_newest(facts) or before.newest,
+        applied=facts.known.last_good if facts.known and not in_part else before.applied,
+        held=steering.held,
+        suspended=steering.suspended,
+        since=before.since if condition is before.condition else now,
+    )
+
+
+def _newest(facts: Facts) -> CommitId | None:
+    """Before the first answer of Git it is the one that was tried last."""
+    if facts.choice is None or facts.choice.kept:
+        return facts.known.last_attempted if facts.choice and facts.known else None
+    return facts.choice.tip
+
+
+class Saver:
+    """Keeps the ConfigMap of one repository as its status is. `clock` gives seconds since 1970."""
+
+    def __init__(self, cluster: Cluster, place: tuple[str, str], clock: Callable[[], float]) -> None:
+        """`place` is the namespace of the state and the owner's id."""
+        self._cluster, (self._namespace, self._id), self._clock = cluster, place, clock
+        self._status: SourceStatus | None = None
+        self._changed = asyncio.Event()
+        self._full_at = 0.0  # when all writes of a burst are available again, in the event loop's time
+
+    def show(self, status: SourceStatus, *, write: bool) -> None:
+        """This is the status now; `write`: it says something else than the one before."""
+        self._status = status
+        if write:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Writes until it is cancelled. What can't be written now is written later."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._changed.wait()
+            self._changed.clear()
+            with contextlib.suppress(errors.GitopsError):
+                await self._save()
+            now = asyncio.get_running_loop().time()
+            self._full_at = max(self._full_at, now) + EVERY
+            await asyncio.sleep(max(0.0, self._full_at - now - BURST * EVERY))
+
+    def rest(self) -> None:
+        """Another replica says from now on how it is."""
+        self._status = None
+
+    async def end(self) -> None:
+        """Says that the repository is followed no longer, as far as that can be said quickly."""
+        if self._status is None:
+            return
+        self._status = replace(self._status, active=False)
+        with contextlib.suppress(errors.GitopsError, TimeoutError):
+            async with asyncio.timeout(QUICK):
+                await self._save()
+
+    async def _save(self) -> None:
+        if self._status is None:
+            return
+        self._status = replace(self._status, written=self._clock())
+        await self._cluster.apply(CONFIG_MAP, _body(self._namespace, self._status), manager=names.FIELD_MANAGER, force=True)
+
+
+def config_map_name(id: str) -> str:
+    """The ConfigMap; no state is called so, for those begin with `gitops-ds-`."""
+    return f"gitops-ds.source.{id}"
+
+
+def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "gitops-ds", _LABEL: status.id}
+    metadata = {"namespace": namespace, "name": config_map_name(status.id), "labels": labels}
+    flat = {
+        "repository": status.repository,
+        "condition": status.condition.value,
+        "message": status.message,
+        "newestCommit": status.newest or "",
+        "appliedCommit": status.applied or "",
+        "looked": timestamps.text(status.looked) if status.looked else "",
+    }
+    whole = orjson.dumps(asdict(status), option=orjson.OPT_SORT_KEYS).decode()
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**flat, "status.json": whole}}
+
+
+async def known(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
+    """The status of each repository by the owner's id; not `active` where it is too old to count. Raises ClusterError."""
+    found = await cluster.list(CONFIG_MAP, Selection(namespace, labels=_LABEL))
+    read = [status for body in found.items if (status := _read(body.get("data") or {})) is not None]
+    return {status.id: replace(status, active=status.active and now - status.written <= FRESH) for status in read}
+
+
+def _read(data: Mapping[str, str]) -> SourceStatus | None:
+    try:
+        told = orjson.loads(data["status.json"])
+        commits = {name: CommitId(told[name]) if told[name] else None for name in ("newest", "applied")}
+        return SourceStatus(**{**told, **commits, "condition": Condition(told["condition"]), "held": tuple(told["held"])})
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None

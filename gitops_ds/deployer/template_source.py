@@ -1,0 +1,150 @@
+"""Templates that people keep in ConfigMaps and Secrets of the cluster: watched, and made so by the same loop that follows Git.
+
+A `choosing.Source`: the keys of the chosen objects are its files, the versions of all of them its tip. Each object is rendered and
+checked by itself, so that one with a mistake is quarantined (what it made stays as it is) and the others go on. Of an object that
+two name, the older one counts. What a Secret holds is applied, and told to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.client import informer
+from gitops_ds.client.informer import Store
+from gitops_ds.client.supervisor import Supervisor
+from gitops_ds.deployer import revision_selector, template_object
+from gitops_ds.deployer.template_object import Chosen, Held, Taken
+from gitops_ds.git.object_reader import Movement
+from gitops_ds.model import content_hash
+from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
+from gitops_ds.model.deployment import CommitRejected
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.plural import counted
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.redaction.events import Discreet
+
+NAMED_AT_MOST = 3
+Render = Callable[[Sequence[Held], Chosen], Awaitable[Mapping[CommitId, Taken]]]
+
+
+async def at_once(all_held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
+    """For objects that are known to be small: they are rendered here and now."""
+    return {held.commit: template_object.render(held, chosen) for held in all_held}
+
+
+class Templates:
+    """The source of a loop, kept up to date by watches. `changed` is called when an object came, changed or went."""
+
+    def __init__(
+        self, cluster: Cluster, chosen: Chosen, discreet: Discreet, clock: Callable[[], float], *, render: Render = at_once
+    ) -> None:
+        """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
+        self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
+        self._render = render
+        self._stores: list[Store[Held]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._held: dict[str, Held] = {}
+        self._rendered: dict[CommitId, Taken] = {}
+        self._before: frozenset[CommitId] | None = None
+        self._subject = ""
+
+    def begin(self, changed: Callable[[], None], chance: Callable[[], float]) -> None:
+        """Watches the objects until `stop`."""
+
+        def heard(_: tuple[WatchEvent, ...]) -> None:
+            changed()
+
+        supervisor = Supervisor(self._tell, self._clock)
+        spaces = self._chosen.namespaces or (self._chosen.home,)
+        for space in ("",) if "*" in spaces else sorted(set(spaces)):
+            for resource in self._chosen.kinds:
+                store = Store(template_object.read, heard)
+                which = Selection(namespace=space, labels=self._chosen.selector)
+                self._stores.append(store)
+                run = functools.partial(informer.run, self._cluster, resource, which, store.hear, random=chance)
+                self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
+
+    def as_source(self) -> revision_selector.Source:
+        """For the loop."""
+        return revision_selector.Source(self.tip, self.snapshot, self.movement, self.prepare, watched=True)
+
+    def stop(self) -> None:
+        """Ends the watches."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def tip(self) -> CommitId:
+        """What names all objects at their versions. Waits for the first list of each watch; raises ClusterError when one fails."""
+        for store in self._stores:
+            await store.listed()
+        self._held = {held.source: held for store in self._stores for held in store.objects.values()}
+        return _tip(self._held.values())
+
+    async def snapshot(self, tip: CommitId) -> Snapshot:
+        """The keys as files, at the tip that was asked for last: older versions are nowhere kept."""
+        now = frozenset(held.commit for held in self._held.values())
+        self._subject = self._changes(now) or self._subject
+        self._before = now
+        info = CommitInfo(tip, (), datetime.fromtimestamp(self._clock(), UTC), "", self._subject)
+        return Snapshot(info, {path: data for held in self._held.values() for path, data in held.files.items()})
+
+    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+        """There is no way but forward: an object that was put back is a new version."""
+        return Movement.FORWARD
+
+    async def prepare(self, snapshot: Snapshot) -> Prepared:
+        """What all objects say together; those with a mistake are left out, and told once."""
+        known = self._rendered
+        eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))
+        new = [held for held in eldest_first if held.commit not in known]
+        made = {**known, **(await self._render(new, self._chosen) if new else {})}
+        self._rendered = {held.commit: made[held.commit] for held in eldest_first}
+        for held in eldest_first:
+            taken = self._rendered[held.commit]
+            if taken.broken and held.commit not in known:
+                self._tell(CommitRejected(self._clock(), held.commit, taken.broken))
+        return self._merged(snapshot, [(held, self._rendered[held.commit]) for held in eldest_first])
+
+    def _merged(self, snapshot: Snapshot, all_taken: list[tuple[Held, Taken]]) -> Prepared:
+        manifests: dict[Key, Manifest] = {}
+        refusals: list[Refusal] = []
+        for held, taken in all_taken:
+            refusals += taken.refusals
+            for key, manifest in taken.manifests.items():
+                first = manifests.setdefault(key, manifest)
+                if first is not manifest:
+                    elder = first.origin.base.file.rpartition("/")[0]
+                    refusals.append(
+                        Refusal("named-twice", f"{key} is named by {elder} and by {held.source}: the older one counts", key)
+                    )
+        self._tell.secret = frozenset(key for held, taken in all_taken if held.secret for key in taken.manifests)
+        bundle = Bundle(
+            snapshot.commit.id if snapshot.commit else None,
+            ClusterFacts(self._chosen.cluster),
+            dict(sorted(manifests.items())),
+            refusals=tuple(refusals),
+            kept=frozenset(held.source for held, taken in all_taken if taken.keeps),
+        )
+        return Prepared(bundle, (), Fleet(bundle.manifests))
+
+    def _changes(self, now: frozenset[CommitId]) -> str:
+        """Which objects came, changed or went since the last tip, in words."""
+        if self._before is None:
+            return counted(len(now), "object holds templates", "objects hold templates")
+        moved = {commit.partition("@")[0]: "changed" for commit in now - self._before}
+        moved |= {gone: "is gone" for commit in self._before if (gone := commit.partition("@")[0]) not in self._held}
+        told = [f"{source} {what}" for source, what in sorted(moved.items())]
+        more = f" and {len(told) - NAMED_AT_MOST} more" if len(told) > NAMED_AT_MOST else ""
+        return ", ".join(told[:NAMED_AT_MOST]) + more
+
+
+def _tip(held: Iterable[Held]) -> CommitId:
+    versions = sorted([one.source, one.uid, one.commit] for one in held)
+    return CommitId(f"templates@{content_hash.digest(versions)[:12]}")

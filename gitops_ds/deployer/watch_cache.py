@@ -1,0 +1,190 @@
+"""What the deployer needs of the cluster, kept up to date by watches, so that an unchanged cluster is asked nothing.
+
+DaemonSets, their revisions and nodes are watched whole; every other kind only by our owner label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Mapping, Set
+
+from gitops_ds import errors
+from gitops_ds.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.client import informer
+from gitops_ds.client.informer import Failing, Store
+from gitops_ds.client.supervisor import Supervisor, ended
+from gitops_ds.deployer import live_state
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
+
+_WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
+LAG = 10.0  # seconds that a look waits for the watches
+# Seconds. A watch that works shows so with an event or a bookmark about each minute; one that was silent for its whole life, which
+# is at most 605 s, is followed by a list (controller/informer).
+OLDEST_PICTURE = 660.0
+
+
+class Caches:
+    """The stores of one deployer. `stirred` is called when something changed that may matter to a plan."""
+
+    def __init__(
+        self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float], supervisor: Supervisor
+    ) -> None:
+        self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
+        self._supervisor = supervisor
+        self._stores: dict[Resource, Store[Body]] = {}
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}
+        self._current_at: dict[Resource, float] = {}  # when a store was last known to be up to date, in the event loop's time
+        self._wanted: frozenset[Resource] = frozenset()
+        self._marks: dict[Key, object] = {}
+        self._ours: set[Key] = set()
+        self._hurry = asyncio.Event()
+
+    def _follow(self, wanted: Set[Resource]) -> None:
+        """Watches these kinds as well, and gives up on those that could never be listed and are wanted no more."""
+        for resource in [known for known, store in self._stores.items() if known not in wanted and not store.synced.is_set()]:
+            self._tasks.pop(resource).cancel()
+            del self._stores[resource]
+        for resource in sorted(wanted):
+            if resource not in self._stores:
+                store = self._stores[resource] = Store(_lean, self._heard)
+                which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
+                sink = self._sink(resource, store)
+                follow = functools.partial(informer.run, self._cluster, resource, which, sink)
+                run = functools.partial(follow, sleep=self._pause, random=self._chance)
+                self._tasks[resource] = self._supervisor.start(f"watch {resource.plural}", run)
+
+    async def stop(self) -> None:
+        """Ends all watches."""
+        await ended(*self._tasks.values())
+
+    async def live(self, wanted: Mapping[Key, Resource]) -> Live:
+        """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there.
+
+        Raises ClusterError when a watch can't go on because the API server is away, and Forbidden where a kind may not be listed.
+        """
+        kinds = {*_WHOLE, *wanted.values()}
+        self._follow(kinds)
+        await self._level()
+        for kind in sorted(kinds):
+            await self._listed(kind)
+        self._wanted = frozenset(kinds)
+        self.require_current()
+        objects: dict[Key, Body] = {}
+        for resource, store in self._stores.items():
+            if resource not in (NODE, CONTROLLER_REVISION):
+                objects.update(store.objects)
+        missing = {key: resource for key, resource in wanted.items() if key not in objects and resource != DAEMONSET}
+        objects |= await live_state.single(self._cluster, missing)
+        relevant = {key: body for key, body in objects.items() if key in wanted or live_state.label(body) == self._owner}
+        known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
+        return live_state.assemble(relevant, known, nodes)
+
+    async def _listed(self, kind: Resource) -> None:
+        try:
+            await self._stores[kind].listed()
+        except errors.Forbidden as error:
+            without = f"without that right, take {kind.plural} out of the repository"
+            raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
+
+    def require_current(self) -> None:
+        """Raises ClusterError where a kind that the last look wanted could not be read for long: its objects may have changed."""
+        now = asyncio.get_running_loop().time()
+        for kind in sorted(self._wanted):
+            failing = self._stores[kind].failing
+            if failing is not None and now - self._current_at.get(kind, -math.inf) > OLDEST_PICTURE:
+                error = failing.error
+                message = f"the last list of {kind.plural} is more than {OLDEST_PICTURE / 60:.0f} minutes old: {error}"
+                raise type(error)(message, error.status, error.reason)
+
+    def _sink(self, resource: Resource, store: Store[Body]) -> informer.Sink:
+        """Passes on to the store, and notes how old its picture is."""
+        time = asyncio.get_running_loop().time
+        is_custom = (resource.group, resource.kind) not in RESOURCES
+
+        def hear(told: informer.Told) -> None:
+            if not isinstance(told, Failing):
+                self._current_at[resource] = time()
+            elif isinstance(told.error, errors.NotFound) and store.synced.is_set() and is_custom:
+                # The kind is not served any longer: its definition was deleted, and its objects with it. A built-in kind is
+                # always served, so its 404 is the answer of something else, such as a proxy.
+                self._current_at[resource] = time()
+                store.hear(Listing((), store.version))
+            store.hear(told)
+
+        return hear
+
+    def wrote(self, key: Key, version: str) -> None:
+        """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""
+        for resource, store in self._stores.items():
+            if (resource.group, resource.kind) == (key.group, key.kind):
+                store.expect(key, version)
+
+    async def _level(self) -> None:
+        """Waits until the watches go on and have shown what we wrote; on an older picture it would be written again and again."""
+        if any(store.away for store in self._stores.values()):
+            self._hurry.set()  # whoever waits now tries at once
+            self._hurry.clear()
+        try:
+            async with asyncio.timeout(LAG):
+                # All at once: a store whose watch fails is level for a moment only, after each of its lists.
+                await asyncio.gather(*(store.level.wait() for store in self._stores.values()))
+        except TimeoutError:
+            for store in self._stores.values():
+                store.expect_nothing()
+                if store.away and store.failing is not None:
+                    raise store.failing.error from None
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    def _heard(self, changes: tuple[WatchEvent, ...]) -> None:
+        # Every change leaves its mark, so none may be skipped.
+        mattering = [change for change in changes if self._matters(change)]
+        if mattering:
+            self._stirred()
+
+    def _matters(self, change: WatchEvent) -> bool:
+        """Whether a plan could come out differently: status and heartbeats don't count."""
+        key = key_of(change.object)
+        mark = None if change.type is EventType.DELETED else _mark(change.object)
+        if mark == self._marks.get(key):
+            return False
+        if mark is None:
+            self._marks.pop(key, None)
+        else:
+            self._marks[key] = mark
+        was_ours = key in self._ours
+        if live_state.label(change.object) == self._owner and mark is not None:
+            self._ours.add(key)
+        else:
+            self._ours.discard(key)  # somebody took our label away, which matters as well
+        return key.kind != "ControllerRevision" and (
+            key.kind == "Node" or was_ours or live_state.label(change.object) == self._owner
+        )
+
+
+def _mark(body: Body) -> object:
+    metadata = body.get("metadata") or {}
+    told = [metadata.get("uid"), metadata.get("labels"), metadata.get("annotations")]
+    if key_of(body).kind == "Node":
+        return hash(str([*told[:2], (body.get("spec") or {}).get("taints")]))
+    return hash(str([*told, metadata.get("generation") or metadata.get("resourceVersion")]))
+
+
+def _lean(body: Body) -> Body:
+    """Without what no plan looks at: the status, and of a node nearly everything."""
+    if body.get("kind") == "Node":
+        metadata, conditions = body.get("metadata") or {}, (body.get("status") or {}).get("conditions") or ()
+        ready = [{"type": c["type"], "status": c["status"]} for c in conditions if c.get("type") == "Ready"]
+        kept = {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata}
+        spec = {key: value for key, value in (body.get("spec") or {}).items() if key in ("taints", "unschedulable")}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": spec, "status": {"conditions": ready}}
+    return {key: value for key, value in body.items() if key != "status"}

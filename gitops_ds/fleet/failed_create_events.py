@@ -1,0 +1,52 @@
+"""Why pods are refused, from the events FailedCreate and FailedPlacement on their DaemonSet: no status has it.
+
+The built-in controller reports a quota, a policy or a webhook only there. It tries again after at most 1,000 s, so an older event
+does not count. https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.decision import Health
+from gitops_ds.model.objects import DAEMONSET, EVENT, Body
+
+STILL = 1_200.0  # seconds for which an event speaks
+REASONS = ("FailedCreate", "FailedPlacement")
+_WAITS = frozenset({"NoPod", "Refused"})
+_POD = re.compile(r'pods "[^"]*" is ')  # the name of a pod is another one each time
+
+
+def waits(health: Health) -> bool:
+    """Whether a node waits for a pod, so that the events are worth a look."""
+    return any(node.reason in _WAITS for node in health.nodes)
+
+
+async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
+    """The last message about each DaemonSet, by its uid; nothing where events may not be listed. Raises ClusterError."""
+    found: list[Body] = []
+    for reason in REASONS:
+        try:
+            which = Selection(fields=f"reason={reason},involvedObject.kind=DaemonSet")
+            found += (await cluster.list(EVENT, which)).items
+        except errors.Forbidden:
+            return {}
+    return latest(found, now - STILL)
+
+
+def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
+    """The last word about each DaemonSet, by its uid, of those said after `since` (seconds since 1970)."""
+    found: dict[str, tuple[float, str]] = {}
+    for event in events:
+        about = event.get("involvedObject") or {}
+        moment = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
+        at = timestamps.seconds(str(moment)) or 0.0
+        uid = str(about.get("uid") or "")
+        is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
+        if is_ours and at > max(since, found.get(uid, (0.0,))[0]):
+            found[uid] = at, _POD.sub("pods are ", str(event.get("message") or "").removeprefix("Error creating: "))
+    return {uid: words for uid, (_, words) in found.items()}

@@ -1,0 +1,192 @@
+"""Whose fault it is, node by node, that an agent is not well there: the template's, the node's, the cluster's, nobody's.
+
+A node that is ill itself is to blame whatever its pod says. Else pods are compared: a template that fails on more nodes of a kind
+than it runs on is to blame, and otherwise the nodes are. Nodes that joined after the template was written are no evidence against
+it: the set of nodes that a change is judged by is frozen when it begins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from gitops_ds.apimachinery import daemonsets, node_eligibility
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.model.daemonset import OnDelete, Pod
+from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.live import Node
+
+DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
+
+# What a container or pod waits for when something in its template can be wrong. Any other reason is taken as the node's.
+_TEMPLATE_REASONS = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "Failed",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "NotReady",
+        "RunContainerError",
+    }
+)
+ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
+OUTDATED, JOINING = "Outdated", "Joining"
+
+# Taints that others put on a node for its own state: no agent is meant, and without them it would belong there.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/
+_ILL = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
+_COMING = frozenset({"node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"})
+_GOING = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.cloudprovider.kubernetes.io/shutdown"})
+NODES_OWN = _ILL | _COMING | _GOING
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is judged by: `deadline` in seconds, and why pods are refused just now, else empty."""
+
+    deadline: float = DEADLINE
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blames:
+    """The nodes that shall run an agent (`eligible`), and an entry for each that has no well one of the wanted template.
+
+    `again` is when time alone changes the answer.
+    """
+
+    eligible: int
+    nodes: tuple[NodeHealth, ...]
+    again: float | None = None
+
+
+def by_itself(placer: Placer, node: Node) -> Placement:
+    """Where the pod belongs by what people say of the node, whatever state it is in."""
+    if not any(taint.key in NODES_OWN for taint in node.taints):
+        return placer.place(node)
+    return placer.place(replace(node, taints=tuple(taint for taint in node.taints if taint.key not in NODES_OWN)))
+
+
+def judge(spread: Fleet, scope: Scope) -> Blames:
+    """Looks at every node that shall run an agent."""
+    return _Judge(spread, scope).all()
+
+
+class _Judge:
+    def __init__(self, spread: Fleet, scope: Scope) -> None:
+        self.spread, self.scope, self.now = spread, scope, spread.seen.now
+        daemonset = spread.seen.daemonset
+        self.parks = isinstance(daemonset.strategy, OnDelete) or daemonset.suspended
+        self.began = daemonsets.changed_at(daemonset)
+        self.nodes = {node.name: node for node in spread.seen.nodes}
+        self.well: Counter[tuple[str, ...]] = Counter()
+        self.failing: Counter[tuple[str, ...]] = Counter()
+        self.times: list[float] = []
+
+    def all(self) -> Blames:
+        placer = node_eligibility.read(self.spread.seen.daemonset.template)
+        spots = [spot for spot in self.spread.spots if spot.wanted or self._would_run(spot, placer)]
+        frozen = {spot.node for spot in spots if not self._joined(spot.node)} or {spot.node for spot in spots}
+        open_spots = []
+        for spot in spots:
+            pod = self._pod(spot)
+            if pod is not None and self.spread.available(pod):
+                self.well[self._kind(pod, spot.node)] += 1
+                if self.spread.updated(pod):
+                    continue
+            elif pod is not None and spot.node in frozen and not self._ill(spot.node) and self._reason(pod) in _TEMPLATE_REASONS:
+                self.failing[self._kind(pod, spot.node)] += 1
+            open_spots.append((spot, pod))
+        found = tuple(self._blame(spot, pod, spot.node in frozen) for spot, pod in open_spots)
+        return Blames(len(spots), found, min((time for time in self.times if time > self.now), default=None))
+
+    def _would_run(self, spot: Spot, placer: Placer) -> bool:
+        """Whether only the node's own state keeps the agent away; a node that is about to go has no claim to one."""
+        node = self.nodes.get(spot.node)
+        if node is None or not node.taints or any(taint.key in _GOING for taint in node.taints):
+            return False
+        return by_itself(placer, node) is Placement.RUN
+
+    def _joined(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return node is not None and self.began is not None and node.created > self.began
+
+    def _kind(self, pod: Pod, name: str) -> tuple[str, ...]:
+        """The template, and the sort of node that may or may not run it."""
+        labels = self.nodes[name].labels
+        wanted = self.spread.updated(pod)
+        return ("" if wanted else pod.hash), labels.get("kubernetes.io/os", ""), labels.get("kubernetes.io/arch", "")
+
+    def _pod(self, spot: Spot) -> Pod | None:
+        staying = spot.staying
+        if len(staying) < 2:
+            return staying[0] if staying else None
+        return next((pod for pod in staying if self.spread.updated(pod)), staying[0])
+
+    def _blame(self, spot: Spot, pod: Pod | None, frozen: bool) -> NodeHealth:
+        name = spot.node
+        if pod is not None and self.spread.available(pod):
+            blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
+            return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
+        reason, message = self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
+        if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
+            return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself")
+        if reason in ON_ITS_WAY and self._joins(name):
+            return NodeHealth(name, JOINING, Blame.UNKNOWN, "the node joined after the change began")
+        if reason == "Refused":
+            return NodeHealth(name, reason, Blame.CLUSTER, message)
+        if reason in ON_ITS_WAY:
+            return NodeHealth(name, reason, Blame.UNKNOWN, message)
+        if pod is None or reason not in _TEMPLATE_REASONS:
+            return NodeHealth(name, reason, Blame.NODE, message)
+        if not self.parks and not self.spread.updated(pod):
+            return NodeHealth(name, OUTDATED, Blame.UNKNOWN, f"{pod.name} runs an earlier template, and fails: {reason}")
+        kind = self._kind(pod, name)
+        blame = Blame.TEMPLATE if frozen and self.failing[kind] > self.well[kind] else Blame.NODE
+        return NodeHealth(name, reason, blame, message)
+
+    def _without(self, spot: Spot) -> tuple[str, str]:
+        """Of a node without a pod that stays."""
+        if spot.pods:
+            return "Terminating", spot.pods[0].name
+        return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
+
+    def _ill(self, name: str) -> str:
+        """What hinders pods on the node by itself."""
+        node = self.nodes.get(name)
+        if node is None:
+            return "NodeGone"
+        if not node.ready:
+            return "" if self._joins(name) else "NodeNotReady"
+        if node.deleting or any(taint.key in _GOING for taint in node.taints):
+            return "NodeDeleting"
+        if node.troubles:
+            return node.troubles[0]
+        return "NodeCordoned" if node.unschedulable else ""
+
+    def _joins(self, name: str) -> bool:
+        """Whether the node joined after the change began, and a short while ago."""
+        if not self._joined(name):
+            return False
+        until = self.nodes[name].created + self.scope.deadline
+        self.times.append(until)
+        return self.now < until
+
+    def _reason(self, pod: Pod) -> str:
+        """Why a pod is not available. One that crashed a moment ago has that reason also while it runs for its next try."""
+        if pod.trouble:
+            return pod.trouble
+        if pod.ready:
+            self.times.append(pod.available_at(self.spread.seen.daemonset.min_ready_seconds) or 0.0)
+            return "Starting"
+        if pod.crashed_at is not None and self.now - pod.crashed_at < self.scope.deadline:
+            return "CrashLoopBackOff"
+        since = pod.ready_since if pod.ready_since is not None else pod.created
+        self.times.append(since + self.scope.deadline)
+        return "NotReady" if self.now - since >= self.scope.deadline else "Starting"

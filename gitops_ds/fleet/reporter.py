@@ -1,0 +1,120 @@
+"""How the agents of a cluster stand, as a part of the service: looked at always, told and written down by whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gitops_ds.fleet import agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.pod_create_failures import Complaints
+from gitops_ds.fleet.status_writer import Statuses
+from gitops_ds.fleet.tracker import Standings, Watched
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.agents import AgentLine
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.source_status import SourceStatus
+
+AGED = 30.0  # seconds between two looks at how old the picture is
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds.
+
+    `beside`: another controller makes the pods.
+    """
+
+    cluster: Cluster
+    namespace: str
+    deadline: float
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What other parts know: the `states` and `sources` of each owner by its id, and how long each watch was silent in seconds."""
+
+    states: Callable[[], Mapping[str, State]] = dict
+    sources: Callable[[], Mapping[str, SourceStatus]] = dict
+    ages: Callable[[], Mapping[str, float]] = dict
+
+
+class Observing:
+    """The part. `emit` is told what becomes of agents while we act."""
+
+    unready = ""
+    standing_for = 0.0
+
+    def __init__(self, home: Home, controller: Watched, known: Known, emit: Emit) -> None:
+        self._ages = known.ages
+        self._emit, self._acting = emit, asyncio.Event()
+        self._acting.set()
+        self._stopping = asyncio.Event()
+        self.standings = Standings(controller, known.states, time.time, self._tell, deadline=home.deadline, sources=known.sources)
+        self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
+        self._statuses = Statuses(home.cluster, home.namespace, self.standings, known.states, time.time)
+
+    def hear(self, told: Record) -> None:
+        """What the other parts tell."""
+        self.standings.hear(told)
+
+    def _tell(self, told: Record) -> None:
+        if self._acting.is_set():
+            self._emit(told)
+
+    def act(self) -> None:
+        """Tells, and writes status objects, from now on."""
+        self._acting.set()
+
+    def rest(self) -> None:
+        """Only looks from now on."""
+        self._acting.clear()
+
+    def stop(self) -> None:
+        """Ends `run`."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Runs until `stop`."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.standings.run()), group.create_task(self._write()), group.create_task(self._age())]
+            if self._complaints is not None:
+                tasks.append(group.create_task(self._complaints.run()))
+            await self._stopping.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _age(self) -> None:
+        while True:
+            await asyncio.sleep(AGED)
+            self.standings.age(self._ages())
+
+    async def _write(self) -> None:
+        while True:
+            await self._acting.wait()
+            await self._statuses.run(self._acting.is_set)
+
+    def lines(self) -> Iterable[AgentLine]:
+        """What metrics say of each agent that somebody of ours owns."""
+        return (line(agent, self.standings) for agent in self.standings.agents() if agents.owner(agent.seen))
+
+
+def line(agent: Agent, standings: Standings) -> AgentLine:
+    """One of them."""
+    daemonset = agent.seen.daemonset
+    return AgentLine(
+        namespace=agent.key.namespace,
+        name=agent.key.name,
+        ready=agent.health.state is HealthState.HEALTHY,
+        health=agent.health.state,
+        sync=agents.sync_of(agent)[0],
+        suspended=daemonset.suspended,
+        commit=agents.commit_of(agent),
+        tally=agent.health.tally,
+        losses=standings.losses(agent.key),
+    )

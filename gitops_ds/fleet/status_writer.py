@@ -1,0 +1,191 @@
+"""A small object for each agent that tells how it stands, for whoever waits or watches without us: written when that changes.
+
+It is a ConfigMap in the namespace of the state, or an AgentStatus where its CustomResourceDefinition (deploy/crd/) is installed:
+then `kubectl wait --for=condition=Ready` and every tool that reads kstatus understand it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.fleet import agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.deployment import State
+from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
+from gitops_ds.telemetry import kstatus
+
+KIND = "AgentStatus"
+OF = f"{names.DOMAIN}/status-of"  # label: the id of the owner whose agent it tells of
+EVERY = 5.0  # seconds at least between two writes of one object
+RETRY = 30.0  # seconds until one that failed is written again
+OWNERS = 60.0  # seconds until it is looked whether there are more owners, though no agent changed
+_LONGEST = 253  # characters of a name
+
+
+class Statuses:
+    """Keeps the objects of all owners in `states` as `standings` are. `clock` gives seconds since 1970."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        standings: Standings,
+        states: Callable[[], Mapping[str, State]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster, self._namespace, self._standings = cluster, namespace, standings
+        self._states, self._clock = states, clock
+        self._kind: Resource | None = None
+        self._known: dict[str, Body] = {}
+        self._owners: set[str] = set()
+        self._next: dict[Key, float] = {}
+
+    async def run(self, acting: Callable[[], bool] = lambda: True) -> None:
+        """Writes what changes, as long as we are `acting`, or until it is cancelled. What can't be written now is written later."""
+        self._known, self._owners = {}, set()  # another may have written since
+        changes, loop = self._standings.changed(), asyncio.get_running_loop()
+        pending = {agent.key for agent in self._standings.agents()}
+        while True:
+            wait = min((self._next.get(key, 0.0) for key in pending), default=loop.time() + OWNERS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wait):
+                    pending |= await anext(changes)
+            if not acting():
+                return
+            due = {key for key in pending if self._next.get(key, 0.0) <= loop.time()}
+            try:
+                await self._learn()
+                for key in sorted(due):
+                    if await self._put(key):
+                        self._next[key] = loop.time() + EVERY
+                    pending.discard(key)
+            except errors.ClusterError:
+                self._next |= dict.fromkeys(pending, loop.time() + RETRY)
+            self._next = {key: at for key, at in self._next.items() if at > loop.time() or key in pending}
+
+    async def _learn(self) -> None:
+        """What an earlier process left of these owners; what tells of nothing that is there is taken away."""
+        owners = self._states().keys() - self._owners
+        if not owners:
+            return
+        if self._kind is None:
+            self._kind = (await self._cluster.resources(anew=True)).get((names.DOMAIN, KIND), CONFIG_MAP)
+        there = {self._name(agent.key): agent.key for agent in self._standings.agents() if self._owner(agent)}
+        for resource in {CONFIG_MAP, self._kind}:
+            for owner in sorted(owners):
+                found = await self._cluster.list(resource, Selection(self._namespace, f"{OF}={owner}"))
+                for body in found.items:
+                    name = str(body["metadata"]["name"])
+                    if resource == self._kind and name in there:
+                        self._known[name] = body
+                    else:
+                        await self._delete(resource, name)
+        self._owners |= owners
+
+    async def _put(self, key: Key) -> bool:
+        """Makes one object as it shall be; whether anything was written."""
+        agent, name = self._standings.agent(key), self._name(key)
+        owner = self._owner(agent) if agent is not None else ""
+        if self._kind is None or owner not in self._owners:
+            if name in self._known and self._kind is not None:
+                await self._delete(self._kind, name)
+                return True
+            return False
+        assert agent is not None
+        before = self._known.get(name)
+        status = told(agent, _status(before), self._clock())
+        if before is not None and status == _status(before):
+            return False
+        if self._kind == CONFIG_MAP:
+            body = {**self._named(name, owner), "data": _flat(status)}
+            self._known[name] = (await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)).body
+            return True
+        if before is None:
+            body = {**self._named(name, owner), "spec": {"daemonSet": {"namespace": key.namespace, "name": key.name}}}
+            before = (await self._cluster.apply(self._kind, body, manager=names.FIELD_MANAGER, force=True)).body
+        patch = {"status": {**status, "observedGeneration": before["metadata"].get("generation", 1)}}
+        written = await self._cluster.patch(self._kind, self._namespace, name, patch, type=PatchType.MERGE, subresource="status")
+        self._known[name] = written
+        return True
+
+    async def _delete(self, resource: Resource, name: str) -> None:
+        with contextlib.suppress(errors.NotFound):
+            await self._cluster.delete(resource, self._namespace, name)
+        self._known.pop(name, None)
+
+    def _owner(self, agent: Agent) -> str:
+        """The id of its owner; of a missing agent that of who applied it."""
+        states = self._states()
+        owner = agents.owner(agent.seen)
+        return owner if owner in states else next((id for id, state in states.items() if agent.key in state.inventory), "")
+
+    def _named(self, name: str, owner: str) -> dict[str, Any]:
+        labels = {"app.kubernetes.io/managed-by": "gitops-ds", OF: owner}
+        kind = self._kind or CONFIG_MAP
+        metadata = {"namespace": self._namespace, "name": name, "labels": labels}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+    def _name(self, key: Key) -> str:
+        """`gitops-ds-status-NAMESPACE.NAME` of a ConfigMap, `NAMESPACE.NAME` of an AgentStatus; what is too long ends in a hash."""
+        prefix = "gitops-ds-status-" if self._kind == CONFIG_MAP else ""
+        whole = f"{prefix}{key.namespace}.{key.name}"
+        return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 13]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+
+def told(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """The status of an agent; equal to `before` where nothing changed but time."""
+    daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
+    current, (sync, why) = agent.current, agents.sync_of(agent)
+    nodes = {"updated": tally.updated, "starting": tally.starting, "old": tally.old, "parked": tally.parked}
+    nodes["joining"] = tally.joining
+    faults = {"nodeFault": tally.node_fault, "templateFault": tally.template_fault, "refused": tally.refused}
+    return {
+        "observedGeneration": before.get("observedGeneration", 1),
+        "daemonSet": {
+            "namespace": agent.key.namespace,
+            "name": agent.key.name,
+            "generation": daemonset.generation,
+            "observedGeneration": daemonset.observed_generation,
+        },
+        "commit": daemonset.annotations.get(names.COMMIT, ""),
+        "revision": current.number if current else 0,
+        "health": health.state.value,
+        "sync": sync,
+        "nodes": {**nodes, **faults},
+        "conditions": kstatus.conditions(
+            health, why if sync == "OutOfSync" else "", before.get("observedGeneration", 1), now, before.get("conditions") or ()
+        ),
+    }
+
+
+def _status(body: Body | None) -> dict[str, Any]:
+    """What an object tells, of either kind; nothing where it can't be read."""
+    if body is None:
+        return {}
+    if body.get("kind") == KIND:
+        return dict(body.get("status") or {})
+    with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
+        return dict(orjson.loads(body["data"]["status.json"]))
+    return {}
+
+
+def _flat(status: Mapping[str, Any]) -> dict[str, str]:
+    """The data of a ConfigMap: the whole as JSON, and what `kubectl get` and `kubectl wait --for=jsonpath` are asked for."""
+    ready = status["conditions"][0]
+    short = {name: str(status[name]) for name in ("health", "commit", "revision", "sync")}
+    return {
+        **short,
+        "ready": ready["status"],
+        "message": ready["message"],
+        "status.json": orjson.dumps(status, option=orjson.OPT_SORT_KEYS).decode(),
+    }

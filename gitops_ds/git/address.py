@@ -1,0 +1,132 @@
+"""A repository's URL, checked once: https, ssh, or a local path where the user named it; never an option, never a secret."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib import parse as urls
+
+from gitops_ds import errors
+
+if TYPE_CHECKING:  # few addresses hold any
+    from gitops_ds.git.credentials import Password
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+_SCP = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:\[\]]+):(?!//)(?P<path>.+)", re.DOTALL)
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)(?:://|::)", re.DOTALL)
+
+
+class Scheme(StrEnum):
+    """How git reaches a repository; the values are git's own names of the transports."""
+
+    HTTPS = "https"
+    SSH = "ssh"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a repository is.
+
+    `url` is what git gets, `display` what people see; neither holds a password. `origin` is scheme and host (with the port where
+    it is not the usual one), to which credentials are bound; empty for a local path. `login` is what stood in the URL.
+    """
+
+    scheme: Scheme
+    url: str
+    display: str
+    origin: str = ""
+    login: Password | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def slug(self) -> str:
+        """A directory name for this repository's cache."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:24]
+
+
+def parse(text: str, *, allow_local: bool = False) -> Address:
+    """The address that a text means: https, ssh (also `git@host:path`), or with `allow_local` a path or file:// URL.
+
+    Raises UsageError for what can't be an address, SourceDenied for a local one that was not allowed. The scp form is read as
+    git reads it: https://git-scm.com/docs/git-clone#_git_urls
+    """
+    if (
+        not text
+        or len(text) > 2000
+        or text != text.strip()
+        or any(ord(c) < 32 or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in text)
+    ):
+        raise errors.UsageError("the repository's URL is empty or too long, or has spaces around it or control characters in it")
+    if text.startswith("-"):
+        raise errors.UsageError(f"a repository's URL can't begin with a dash: {scrub(text)}")
+    if scheme := _SCHEME.match(text):
+        return _with_scheme(text, scheme["scheme"].lower(), allow_local=allow_local)
+    if scp := _SCP.fullmatch(text):
+        user, host, path = scp["user"] or "", scp["host"], scp["path"]
+        _check_ssh(text, user, host, path)
+        origin = f"ssh://{host}"
+        return Address(Scheme.SSH, text, text, origin)
+    return _local(text, text, allow_local=allow_local)
+
+
+def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
+    shown = scrub(text)
+    if scheme == "file" and text.lower().startswith("file://"):
+        rest = urls.urlsplit(text)
+        if rest.netloc not in {"", "localhost"}:
+            raise errors.UsageError(f"a file:// URL has no host: write file:///path instead of {shown}")
+        return _local(urls.unquote(rest.path), shown, allow_local=allow_local)
+    if scheme not in {"https", "ssh"}:
+        raise errors.UsageError(f"{shown}: {scheme} is not supported; use https:// or ssh:// (git@host:path)")
+    try:
+        parts = urls.urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise errors.UsageError(f"{shown} is not a URL: {error}") from None
+    netloc = f"[{host}]" if ":" in host else host
+    if not _HOST.fullmatch(netloc):
+        raise errors.UsageError(f"{shown} names no host that could be one; write {scheme}://host/path")
+    if parts.query or parts.fragment or len(parts.path) < 2:
+        raise errors.UsageError(f"{shown} must be {scheme}://host/path, without a query or fragment")
+    where = netloc if port is None else f"{netloc}:{port}"
+    if scheme == "ssh":
+        user = urls.unquote(parts.username or "")
+        if parts.password is not None:
+            raise errors.UsageError(f"{shown}: ssh takes no password from a URL; give a private key")
+        _check_ssh(text, user, netloc, parts.path)
+        url = f"ssh://{user}@{where}{parts.path}" if user else f"ssh://{where}{parts.path}"
+        return Address(Scheme.SSH, url, url, f"ssh://{where}")
+    login = None
+    if parts.username is not None or parts.password is not None:
+        # A lone `https://TOKEN@host` is how many CI systems write a token.
+        from gitops_ds.git.credentials import Password
+
+        user, password = urls.unquote(parts.username or ""), urls.unquote(parts.password or "")
+        login = Password(password, user or "git") if password else Password(user)
+    url = f"https://{where}{parts.path}"
+    return Address(Scheme.HTTPS, url, url, f"https://{where}", login)
+
+
+def _check_ssh(text: str, user: str, host: str, path: str) -> None:
+    if not _HOST.fullmatch(host) or (user and not _USER.fullmatch(user)) or path.lstrip("/").startswith("-"):
+        raise errors.UsageError(f"{scrub(text)} is not an ssh address; write git@host:path or ssh://git@host/path")
+
+
+def _local(path: str, shown: str, *, allow_local: bool) -> Address:
+    if not allow_local:
+        raise errors.SourceDenied(
+            f"{scrub(shown)} is a local path, which is taken only from the command line; "
+            "use an https:// or ssh:// URL, or set repository.allowLocal: true"
+        )
+    whole = Path(path).expanduser().resolve()
+    return Address(Scheme.FILE, f"file://{whole}", str(whole))
+
+
+def scrub(text: str) -> str:
+    """The text without anything that stands between `//` and `@` in a URL, so that no password is printed."""
+    return re.sub(r"(//)[^/\s'\"]*@", r"\1", text)

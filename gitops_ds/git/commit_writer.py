@@ -1,0 +1,195 @@
+"""New commits without a checkout: reverts, files put back, files written. The same input and date give the same commit id."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.git import object_reader, signing, tree
+from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.signing import Signing
+from gitops_ds.model.objects import CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all).
+
+    `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of Origin.
+    """
+
+    name: str
+    email: str
+    at: datetime
+    signing: Signing | None = None
+    signoff: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what would break the commit's own format."""
+        if not self.name.strip() or re.search(r"[<>\x00-\x1f]", self.name) or not re.fullmatch(r"[^<>\s]+", self.email):
+            raise errors.UsageError(f"{self.name!r} <{self.email}> is no author of a commit; give a name and an e-mail address")
+        if self.at.tzinfo is None:
+            raise errors.UsageError("the date of a commit needs a time zone")
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The reason for going back, as it will stand in the commit, and who says so."""
+
+    reason: str
+    by: Signature
+
+
+def revert(bare: Bare, tip: CommitId, commits: Sequence[CommitId], why: Why) -> CommitId:
+    """One revert commit on the tip for each of the commits, in the given order (newest first is the usual one).
+
+    The three-way merge of `git revert`: base the commit, ours the tip, theirs its first parent. Raises Refused when files
+    conflict (named), when a commit is not in the tip's history, or when nothing would change.
+    """
+    for commit in commits:
+        if not object_reader.is_ancestor(bare, commit, tip):
+            raise errors.Refused(f"the commit {commit[:12]} is not in the history of {tip[:12]}, so it can't be reverted there")
+        tip = _revert(bare, tip, commit, why)
+    return tip
+
+
+def _revert(bare: Bare, tip: CommitId, commit: CommitId, why: Why) -> CommitId:
+    said = object_reader.info(bare, commit)
+    before = f"{said.parents[0]}^{{tree}}" if said.parents else _empty_tree(bare)
+    merged = _merge(bare, base=f"{commit}^{{tree}}", ours=f"{tip}^{{tree}}", theirs=before, why=why)
+    if isinstance(merged, list):
+        names = ", ".join(merged)
+        raise errors.Refused(
+            f"reverting {commit[:12]} ({said.subject}) conflicts with later changes in {names}; "
+            "revert the later commits too, or restore the files to an older commit"
+        )
+    if merged == _tree(bare, tip):
+        raise errors.Refused(f"reverting {commit[:12]} ({said.subject}) changes nothing: it is undone already")
+    message = f'Revert "{said.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
+    return _commit(bare, merged, tip, message, why.by)
+
+
+def _reason(why: Why) -> str:
+    return f"{why.reason.strip()}\n\n" if why.reason.strip() else ""
+
+
+def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | list[str]:
+    """The tree of a three-way merge, or the names of the files in conflict.
+
+    `merge-tree` takes its base from history (an explicit one only since git 2.40), so it gets a small history of its own:
+    two commits on a common parent.
+    """
+    root = _loose_commit(bare, base, (), why.by)
+    sides = [_loose_commit(bare, side, (root,), why.by) for side in (ours, theirs)]
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories")
+    output = bare.run(*words, *sides, doing="revert a commit of", may_fail=True)
+    parts = [part for part in output.stdout.decode("utf-8", "replace").split("\0") if part]
+    if output.status == 0:
+        return parts[0].strip()
+    return parts[1:]
+
+
+def restore(bare: Bare, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why) -> CommitId:
+    """A commit on the tip in which each path (a file or a directory) is as it was in the older commit; absent there: removed.
+
+    Raises Refused when that changes nothing.
+    """
+    older = object_reader.info(bare, commit)
+    changes: dict[bytes, tuple[str, str] | None] = {}
+    for path in paths:
+        name = _file_name(path)
+        changes |= dict.fromkeys((e.name for e in _entries(bare, tip, name)), None)
+        changes |= {e.name: (e.mode, e.id) for e in _entries(bare, commit, name)}
+    what = paths[0] if len(paths) == 1 else f"{len(paths)} paths"
+    message = (
+        f"Restore {what} to {commit[:12]}\n\n{_reason(why)}"
+        f'This restores, from commit {commit} ("{older.subject}"):\n\n' + "".join(f"- {path}\n" for path in paths)
+    )
+    return _commit(bare, _changed_tree(bare, tip, changes), tip, message, why.by)
+
+
+def commit_files(bare: Bare, parent: CommitId, files: Mapping[str, bytes | None], message: str, by: Signature) -> CommitId:
+    """A commit on the parent in which the files have the given bytes (None: removed), kept byte for byte.
+
+    A file keeps its mode. Raises Refused when that changes nothing.
+    """
+    changes: dict[bytes, tuple[str, str] | None] = {}
+    for path, content in files.items():
+        name = _file_name(path)
+        if content is None:
+            changes[name.encode()] = None
+            continue
+        old = [e for e in _entries(bare, parent, name) if e.name == name.encode()]
+        id = bare.run("hash-object", "-w", "--no-filters", "--stdin", input=content, doing="write to").text
+        changes[name.encode()] = (old[0].mode if old and old[0].kind is tree.Kind.FILE else "100644", id)
+    return _commit(bare, _changed_tree(bare, parent, changes), parent, message, by)
+
+
+def _file_name(path: str) -> str:
+    if tree.plain_path(path.encode("utf-8", "surrogateescape")) is None:
+        raise errors.UsageError(f"{path!r} is not a plain path inside the repository")
+    return path
+
+
+def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.Entry]:
+    words = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit, name)
+    return list(tree.entries([bare.run(*words).stdout]))
+
+
+def _changed_tree(bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]) -> str:
+    """The parent's tree with entries (mode, id) set or taken away, made in an index of its own."""
+    removed = [b"0 %b\t%b\0" % (b"0" * len(parent), name) for name in changes]
+    added = [f"{new[0]} {new[1]}\t".encode() + name + b"\0" for name, new in changes.items() if new]
+    with tempfile.TemporaryDirectory(dir=bare.path) as directory:
+        index = {"GIT_INDEX_FILE": str(Path(directory) / "index")}
+        bare.run_as(index, "read-tree", f"{parent}^{{tree}}")
+        bare.run_as(index, "update-index", "-z", "--index-info", input=b"".join((*removed, *added)))
+        made = bare.run_as(index, "write-tree").text
+    if made == _tree(bare, parent):
+        raise errors.Refused(f"nothing to write: the files are in {parent[:12]} as they should be")
+    return made
+
+
+def _commit(bare: Bare, made: str, parent: CommitId, message: str, by: Signature) -> CommitId:
+    text = message.rstrip() + "\n"
+    if by.signoff:
+        text += f"\nSigned-off-by: {by.name} <{by.email}>\n"
+    if by.signing is None:
+        return _loose_commit(bare, made, (parent,), by, text)
+    with signing.prepared(by.signing) as (words, environment):
+        return _loose_commit(bare, made, (parent,), by, text, signed=(words, environment))
+
+
+def _loose_commit(
+    bare: Bare,
+    made: str,
+    parents: Sequence[str],
+    by: Signature,
+    message: str = "\n",
+    *,
+    signed: tuple[tuple[str, ...], Mapping[str, str]] | None = None,
+) -> CommitId:
+    """A commit of a tree that no ref names; `signed` are the words before the command, and its environment."""
+    date = f"{int(by.at.timestamp())} {by.at.strftime('%z')[:5]}"
+    environment = {
+        f"GIT_{role}_{what}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", by.name), ("EMAIL", by.email), ("DATE", date))
+    }
+    made = bare.run("rev-parse", "--verify", "--end-of-options", made).text
+    before, more = signed or ((), {})
+    words = (*before, "commit-tree", *(("-S",) if signed else ()), made, *(word for parent in parents for word in ("-p", parent)))
+    return CommitId(bare.run_as({**environment, **more}, *words, doing="write a commit of", input=message.encode()).text)
+
+
+def _tree(bare: Bare, commit: CommitId) -> str:
+    return bare.run("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}").text
+
+
+def _empty_tree(bare: Bare) -> str:
+    return bare.run("hash-object", "-t", "tree", "-w", "--stdin", input=b"").text

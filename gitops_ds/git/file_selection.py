@@ -1,0 +1,83 @@
+"""Which files of a commit are read: those that something can name. Everything else may be as large as it likes.
+
+First manifests, files of our format, what lies in agents' folders and in charts; then what kustomizations and agents name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from gitops_ds.git import tree
+from gitops_ds.git.tree import Entry, Sifted
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.repository_limits import Limits
+from gitops_ds.render import kustomization
+from gitops_ds.sandbox import memory
+from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
+
+Named = tuple[PurePosixPath, Entry]
+Files = dict[PurePosixPath, bytes]
+# What of a path is read, before anything is known of the files.
+Choice = Callable[[Sequence[Named]], Iterable[Named]]
+
+_IGNORE: Final = ".gitopsdsignore"
+_SETTINGS: Final = "gitops-ds.yaml"
+
+
+def manifests(candidates: Sequence[Named]) -> Iterator[Named]:
+    """What is a manifest by its name, of an agent, or of a chart."""
+    charts = {path.parent for path, _ in candidates if path.name == "Chart.yaml"}
+    for path, entry in candidates:
+        of_agent = len(path.parts) > 2 and path.parts[0] == "agents"
+        by_name = tree.is_read(entry.name) or path.name in (*KUSTOMIZATIONS, _IGNORE)
+        if of_agent or by_name or (charts and not charts.isdisjoint(path.parents)):
+            yield path, entry
+
+
+def names_only(candidates: Sequence[Named]) -> Iterator[Named]:
+    """What says how the repository is called, and which clusters there are."""
+    for path, entry in candidates:
+        if str(path) in (_SETTINGS, _IGNORE) or (len(path.parts) == 2 and path.parts[0] == "clusters" and path.suffix == ".yaml"):
+            yield path, entry
+
+
+def files(
+    sifted: Sifted, limits: Limits, read: Callable[[Sequence[Named]], Files], choice: Choice = manifests
+) -> tuple[Files, tuple[Finding, ...]]:
+    """The files that are read, and what was found on the way; none where they are too many or too large together."""
+    first = list(choice(sifted.wanted))
+    if (finding := _too_much(first, limits)) is not None:
+        return {}, (*sifted.findings, finding)
+    found = read(first)
+    if choice is not manifests:
+        return found, sifted.findings
+    missing = [named for named in sifted.wanted if named[0] not in found]
+    second = _named_by(found, missing) if missing else []
+    if (finding := _too_much([*first, *second], limits)) is not None:
+        return {}, (*sifted.findings, finding)
+    return (found | read(second) if second else found), sifted.findings
+
+
+def _named_by(found: Mapping[PurePosixPath, bytes], candidates: Sequence[Named]) -> list[Named]:
+    """What kustomizations name, and the archives of charts whose names stand in an agent's source.yaml."""
+    named = set(kustomization.named_files(found))
+    archives = {path: entry for path, entry in candidates if path.suffix == ".tgz"}
+    sources = [data for path, data in found.items() if path.name == "source.yaml"] if archives else []
+    named |= {path for path in archives if any(path.name.encode() in data for data in sources)}
+    return [(path, entry) for path, entry in candidates if path in named]
+
+
+def _too_much(wanted: Sequence[Named], limits: Limits) -> Finding | None:
+    most = memory.here().snapshot if limits.snapshot_bytes is None else limits.snapshot_bytes
+    total = sum(entry.size for _, entry in wanted)
+    if len(wanted) <= limits.files and total <= most:
+        return None
+    largest = max(wanted, key=lambda named: named[1].size)
+    said = (
+        f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or {most:,} bytes that are read "
+        f"(the largest is {tree.shown(largest[1].name)} with {largest[1].size:,}); name a smaller directory (repository.path) or "
+        "raise repository.limits"
+    )
+    return Finding("SRC005", Severity.ERROR, said, refused=True)

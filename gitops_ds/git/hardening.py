@@ -1,0 +1,121 @@
+"""git as we run it: no configuration, hook, filter, prompt, redirect or transport that we did not choose.
+
+GitPython passes our whole environment on, so what a caller's shell or a hook has set (GIT_DIR, GIT_TRACE_CURL, ...) is taken away,
+not only overridden. Every command has a time limit, and what it writes a cap.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import git
+
+from gitops_ds.git.address import Address
+from gitops_ds.git.credential_files import Access
+
+# Of the caller's GIT_ variables none is kept; proxies and the locale of messages are other variables.
+_CONFIG = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.symlinks", "false"),
+    ("core.autocrlf", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.bigFileThreshold", "8m"),
+    # What a fetch keeps in memory: a third of git's own default, and one thread for it.
+    ("core.deltaBaseCacheLimit", "32m"),
+    ("pack.threads", "1"),
+    ("core.quotePath", "false"),
+    ("credential.helper", ""),
+    ("fetch.fsckObjects", "true"),
+    ("transfer.fsckObjects", "true"),
+    # Old, harmless faults that real histories have; strict checking would refuse them for good.
+    ("fetch.fsck.zeroPaddedFilemode", "ignore"),
+    ("fetch.fsck.badTimezone", "ignore"),
+    ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
+    ("fetch.recurseSubmodules", "no"),
+    ("submodule.recurse", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("push.gpgSign", "false"),
+    ("commit.gpgSign", "false"),
+    # Always one pack, never loose objects: so the cap on one file is the cap on a fetch.
+    ("fetch.unpackLimit", "1"),
+    ("http.followRedirects", "false"),
+    ("http.sslVerify", "true"),
+    ("safe.bareRepository", "explicit"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.allow", "never"),
+)
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "/bin/false",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    # Slower than 1 kB/s for 30 s is a server that has gone silent.
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+    "GIT_HTTP_LOW_SPEED_TIME": "30",
+}
+
+
+class Git(git.Git):
+    """GitPython's way of running git, without what the caller's environment says to git."""
+
+    def execute(self, command: str | Sequence[Any], *args: Any, **options: Any) -> Any:
+        """As GitPython's, after `env -u` for each GIT_ variable that is set and not ours."""
+        strange = [n for n in os.environ if n.startswith("GIT_") and n not in self.environment()]
+        prefix = ["env", *(word for name in strange for word in ("-u", name))] if strange else []
+        return super().execute([*prefix, *([command] if isinstance(command, str) else command)], *args, **options)
+
+
+class Repo(git.Repo):
+    """GitPython's repository, whose every process is a hardened one."""
+
+    GitCommandWrapperType = Git
+
+
+def local(path: Path) -> dict[str, str]:
+    """The environment for commands that only read or write our own repository: no transport at all is allowed."""
+    config = (*_CONFIG, ("safe.directory", str(path)))
+    return {**_ENVIRONMENT, "GIT_DIR": str(path), "GIT_ALLOW_PROTOCOL": "none", **_numbered(config)}
+
+
+def desk() -> dict[str, str]:
+    """The environment for looking at a person's own work tree: found by git itself, without hooks, monitors or transports."""
+    return {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": "none", **_numbered((*_CONFIG, ("safe.directory", "*")))}
+
+
+def network(path: Path, address: Address, access: Access) -> dict[str, str]:
+    """The environment for commands that talk to the address: its transport alone, and our credentials."""
+    scheme = address.scheme.value
+    config = (*_CONFIG, ("safe.directory", str(path)), (f"protocol.{scheme}.allow", "always"), *access.config)
+    return {**local(path), "GIT_ALLOW_PROTOCOL": scheme, **access.environment, **_numbered(config)}
+
+
+def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Configuration pairs as git reads them from its environment. https://git-scm.com/docs/git-config#ENVIRONMENT"""
+    result: dict[str, str] = {}
+    count = 0
+    for key, value in pairs:
+        result |= {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
+        count += 1
+    return {**result, "GIT_CONFIG_COUNT": str(count)}
+
+
+def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
+    """The command under caps on the size of any file that it writes, told by an error, not a signal, and on its memory.
+
+    POSIX counts in blocks of 512 bytes, and knows no limit of memory: where the shell has none, there is none.
+    """
+    caps = f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} && exec "$@"'
+    return ["sh", "-c", caps, "sh", *command]

@@ -1,0 +1,154 @@
+"""What a bare repository holds: blobs of one commit, commits, their order. Nothing is ever checked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Final, TypeVar
+
+import git
+
+from gitops_ds import errors
+from gitops_ds.git import file_selection, tree
+from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.tree import Entry
+from gitops_ds.model import plain_text
+from gitops_ds.model.finding import refusal
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+
+N = TypeVar("N")
+_PIECE: Final = 65_536
+
+
+class Movement(StrEnum):
+    """How a branch went from the commit that was applied to its tip."""
+
+    FORWARD = "forward"
+    REWRITTEN = "rewritten"  # another line of history: a force-push; goes on, with an event
+    REWOUND = "rewound"  # the tip is an ancestor: needs consent
+
+
+def has(bare: Bare, commit: CommitId) -> bool:
+    """Whether the commit, with all that it needs, was fetched. (Packs come whole or not at all.)"""
+    return _type(bare, commit) == "commit"
+
+
+def _type(bare: Bare, name: str) -> str:
+    """What kind of object the name means; `missing` for none."""
+    return bare.run("cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()).text.rpartition(" ")[2]
+
+
+def snapshot(bare: Bare, commit: CommitId, path: str, choice: file_selection.Choice = file_selection.manifests) -> Snapshot:
+    """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those that are read."""
+    prefix = tree.directory(path)
+    if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
+        raise errors.RevisionUnknown(
+            f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
+        )
+    found = _entries(bare, f"{commit}:{prefix}")
+    if len(found) > tree.MOST_ENTRIES:
+        said = f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory (repository.path)"
+        return Snapshot(info(bare, commit), {}, (refusal("SRC005", said),))
+    sifted = tree.sift(found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links])))
+    files, findings = file_selection.files(sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice)
+    return Snapshot(info(bare, commit), files, findings)
+
+
+def _entries(bare: Bare, tree_ish: str) -> list[Entry]:
+    """One more than the most, where there are more."""
+    with bare.stream("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b"") as listing:
+        found = list(islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1))
+        for _ in iter(lambda: listing.read(_PIECE), b""):  # to its end, which git may come to
+            pass
+    return found
+
+
+def _blobs(bare: Bare, wanted: Sequence[tuple[N, Entry]]) -> Iterator[tuple[N, bytes]]:
+    """The content of each blob by its name, in one run of git; the same blob is kept once."""
+    if not wanted:
+        return
+    names: dict[str, list[N]] = {}
+    for name, entry in wanted:
+        names.setdefault(entry.id, []).append(name)
+    with bare.stream("cat-file", "--batch", "--buffer", input="".join(f"{id}\n" for id in names).encode()) as out:
+        for those in names.values():
+            # Each is `id blob size\n`, the bytes, `\n`.
+            head = out.readline().split()
+            if len(head) != 3:
+                raise errors.SourceError(f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a cache)")
+            data = out.read(int(head[2]))
+            out.read(1)
+            for name in those:
+                yield name, data
+
+
+def info(bare: Bare, commit: CommitId) -> CommitInfo:
+    """What Git says of a commit that was fetched."""
+    return _info(_commit(bare, commit))
+
+
+def _commit(bare: Bare, commit: CommitId) -> git.Commit:
+    if not has(bare, commit):
+        raise errors.RevisionUnknown(f"{bare.address.display} has no commit {commit}, or it was not fetched")
+    return bare.objects.commit(commit)
+
+
+def _info(commit: git.Commit) -> CommitInfo:
+    return CommitInfo(
+        CommitId(commit.hexsha),
+        tuple(CommitId(p.hexsha) for p in commit.parents),
+        datetime.fromtimestamp(commit.committed_date, UTC),
+        plain_text.line(f"{commit.author.name} <{commit.author.email}>"),
+        plain_text.line(_text(commit.summary)),
+    )
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def log(bare: Bare, since: CommitId | None, until: CommitId, limit: int) -> tuple[CommitInfo, ...]:
+    """The commits that lead to `until` and not to `since`, newest first, at most `limit`."""
+    for commit in (since, until):
+        if commit is not None:
+            _commit(bare, commit)
+    span = f"{since}..{until}" if since else str(until)
+    found: Iterator[git.Commit] = bare.objects.iter_commits(span, max_count=limit)
+    return tuple(_info(commit) for commit in found)
+
+
+def is_ancestor(bare: Bare, ancestor: CommitId, descendant: CommitId) -> bool:
+    """Whether the one is in the history of the other; a commit is its own ancestor."""
+    return bare.run("merge-base", "--is-ancestor", ancestor, descendant, may_fail=True).status == 0
+
+
+def merge_base(bare: Bare, one: CommitId, other: CommitId) -> CommitId | None:
+    """The commit at which two lines of history part; None where they have none in common, or it was not fetched."""
+    found = bare.run("merge-base", one, other, may_fail=True)
+    return CommitId(found.text.strip()) if found.status == 0 else None
+
+
+def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
+    """How the branch went from the commit that was applied to its tip. A last commit that is gone means: rewritten."""
+    if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):
+        return Movement.FORWARD
+    if has(bare, last) and is_ancestor(bare, tip, last):
+        return Movement.REWOUND
+    return Movement.REWRITTEN
+
+
+def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
+    """The error that asks for consent to go back."""
+    return errors.HistoryRewound(
+        f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what was applied; "
+        f"push a revert commit instead, or consent with `gitops-ds apply --revision {tip[:12]}`"
+    )
+
+
+def show(bare: Bare, commit: CommitId) -> str:
+    """The commit as people read it: its head, its message, its patch."""
+    words = ("show", "--no-ext-diff", "--no-textconv", "--no-color", "--no-show-signature", "--format=medium", "--patch")
+    return bare.run(*words, "--end-of-options", commit).stdout.decode("utf-8", "replace")

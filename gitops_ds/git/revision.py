@@ -1,0 +1,238 @@
+"""The names of a commit: default branch, branch, tag, version range, full ref, id, `~` and `^`; and what they mean at a server."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.git import semver
+from gitops_ds.model.objects import CommitId
+
+_FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SHORT_ID = re.compile(r"[0-9a-f]{7,64}")
+# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and what a reflog or the configuration of a clone resolves
+_STEPS = re.compile(r"(?P<start>.+?)(?P<steps>(?:~\d{0,9}|\^\d{0,9}|\^\{(?:commit)?\})+)", re.DOTALL)
+_REFLOG = re.compile(r"(?P<name>[^@]*)@\{[\w .:+-]{1,100}\}")
+# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as revision syntax
+_REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The server's default branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`refs/heads/NAME`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The commit under `refs/tags/NAME`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Semver:
+    """The tag with the highest version in a range."""
+
+    range: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Any full ref: `refs/pull/420/head`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, by its full id."""
+
+    id: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A short name: a branch, else a tag, else the first characters of a commit's id."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reflog:
+    """A name that only a clone can resolve: `@{upstream}`, `main@{1}`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A commit reached from another one by Git's steps: `HEAD~2`, `v1^`."""
+
+    of: Head | Ref | Commit | Named | Reflog
+    steps: str
+
+
+Revision = Head | Branch | Tag | Semver | Ref | Commit | Named | Reflog | Ancestor
+
+
+def parse(text: str | None) -> Revision:
+    """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a name, each with `~N` or `^N`.
+
+    A branch wins over a tag of the same name. Raises UsageError for anything else that https://git-scm.com/docs/gitrevisions has.
+    """
+    if stepped := _STEPS.fullmatch(text or ""):
+        return Ancestor(_start(stepped["start"]), stepped["steps"])
+    return _start(text)
+
+
+def _start(text: str | None) -> Head | Ref | Commit | Named | Reflog:
+    if not text or text in {"HEAD", "@"}:
+        return Head()
+    if _FULL_ID.fullmatch(text):
+        return Commit(CommitId(text))
+    if reflog := _REFLOG.fullmatch(text):
+        if reflog["name"]:
+            check_ref_name(reflog["name"])
+        return Reflog(text)
+    check_ref_name(text)
+    return Ref(text) if text.startswith("refs/") else Named(text)
+
+
+def from_settings(*, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = "") -> Revision:
+    """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as Flux orders them."""
+    if commit:
+        return Commit(commit_id(commit))
+    if name:
+        check_ref_name(name)
+        if not name.startswith("refs/"):
+            raise errors.UsageError(f"{name!r} is not a full ref; it must begin with refs/")
+        return Ref(name)
+    if semver:
+        return _semver(semver)
+    if tag or branch:
+        check_ref_name(tag or branch)
+        return Tag(tag) if tag else Branch(branch)
+    return Head()
+
+
+def _semver(text: str) -> Semver:
+    semver.parse(text)
+    return Semver(text)
+
+
+def commit_id(text: str) -> CommitId:
+    """The text as a full commit id; UsageError when it is none."""
+    if not _FULL_ID.fullmatch(text):
+        raise errors.UsageError(f"{text!r} is not a commit's full id of 40 (or 64) hexadecimal digits in lower case")
+    return CommitId(text)
+
+
+def check_ref_name(name: str) -> None:
+    """Raises UsageError for a name that Git would refuse, or could take for an option or an expression."""
+    if not name or len(name) > 1000 or _REF_FORBIDDEN.search(name):
+        raise errors.UsageError(
+            f"{name!r} can't be the name of a branch or tag; a revision is a branch, a tag or a commit, with ~N or ^N behind it"
+        )
+
+
+def could_be_abbreviated(name: str) -> bool:
+    """Whether the name may be the beginning of a commit's id."""
+    return bool(_SHORT_ID.fullmatch(name))
+
+
+def show(revision: Revision) -> str:
+    """The revision as people say it."""
+    match revision:
+        case Head():
+            return "the default branch"
+        case Branch(name):
+            return f"branch {name}"
+        case Tag(name):
+            return f"tag {name}"
+        case Semver(text):
+            return f"a tag in the version range {text}"
+        case Ref(name):
+            return name
+        case Commit(id):
+            return f"commit {id}"
+        case Named(name) | Reflog(name):
+            return name
+        case Ancestor(start, steps):
+            return f"{_shown_start(start)}{steps}"
+
+
+def _shown_start(start: Head | Ref | Commit | Named | Reflog) -> str:
+    match start:
+        case Head():
+            return "HEAD"
+        case Commit(id):
+            return str(id)
+        case _:
+            return start.name
+
+
+def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None:
+    """The commit that a server's refs give to a revision, or None.
+
+    `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an annotated tag.
+    """
+    match revision:
+        case Head():
+            return refs.get("HEAD")
+        case Branch(name):
+            return refs.get(f"refs/heads/{name}")
+        case Tag(name):
+            return _peeled(f"refs/tags/{name}", refs)
+        case Semver():
+            best = tag(revision, refs)
+            return None if best is None else _peeled(f"refs/tags/{best}", refs)
+        case Ref(name):
+            return _peeled(name, refs)
+        case Commit(id):
+            return id
+        case Named(name):
+            return refs.get(f"refs/heads/{name}") or _peeled(f"refs/tags/{name}", refs)
+        case Reflog() | Ancestor():
+            return None
+
+
+def tag(revision: Revision, refs: Mapping[str, CommitId]) -> str | None:
+    """The name of the tag that a revision means among a server's refs; None where it means no tag."""
+    match revision:
+        case Tag(name):
+            return name
+        case Semver(text):
+            tags = [r.removeprefix("refs/tags/") for r in refs if r.startswith("refs/tags/") and not r.endswith("^{}")]
+            return semver.best(semver.parse(text), tags)
+        case Ref(name) if name.startswith("refs/tags/"):
+            return name.removeprefix("refs/tags/")
+        case _:
+            return None
+
+
+def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
+    return refs.get(f"{name}^{{}}") or refs.get(name)
+
+
+def unknown(revision: Revision, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
+    """The error for a revision that the server does not have, with the names that come near."""
+    if not refs:
+        advice = "push a first one" if ":" in where else "commit, or push, a first one"
+        return errors.RevisionUnknown(f"{where} has no commit yet: {advice}")
+    names = [r.split("/", 2)[2] for r in refs if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")]
+    wanted = show(revision).rsplit(" ", 1)[-1]
+    # `origin/main` is what a clone calls `main` of its server.
+    near = [name for name in names if wanted.endswith(f"/{name}")] or difflib.get_close_matches(wanted, names, 3, 0.6)
+    branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
+    hint = f"did you mean {' or '.join(near)}?" if near else f"it has the branches {', '.join(branches[:5])}"
+    return errors.RevisionUnknown(f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}")

@@ -1,0 +1,173 @@
+"""The entries of a tree that we take, and a finding for each that we refuse. Pure; also used for a work tree's entries.
+
+| rule | what | refused (not deployable) |
+|---|---|---|
+| SRC001 | a symbolic link | when its name ends in .yaml, .yml or .json, or it leads to a directory of the tree with such a file |
+| SRC002 | a submodule | always: it stands where a directory would be read |
+| SRC003 | a file over the cap | when its name ends in .yaml, .yml or .json |
+| SRC004 | a name that is no plain UTF-8 path inside the tree | when it ends in .yaml, .yml or .json |
+| SRC005 | too many files that are read, or too many bytes of them in all (`selection`) | always, and no file is taken |
+
+Inside directories whose name begins with a dot nothing is refused (they are not read for manifests), only reported.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePosixPath
+
+from gitops_ds import errors
+from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.repository_limits import Limits
+
+_READ = (b".yaml", b".yml", b".json")
+_LONGEST_TARGET = 4096  # PATH_MAX
+_MOST_FINDINGS = 1000
+MOST_ENTRIES = 250_000
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]|[\u202a-\u202e\u2066-\u2069]")
+
+
+class Kind(Enum):
+    """What an entry is, by its mode."""
+
+    FILE = "100"
+    LINK = "120"
+    SUBMODULE = "160"
+    OTHER = "?"
+
+
+_KINDS = {"100": Kind.FILE, "120": Kind.LINK, "160": Kind.SUBMODULE}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id (empty in a work tree)."""
+
+    name: bytes
+    kind: Kind
+    size: int = 0
+    id: str = ""
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """The entries to be read, each with its checked path, and what was found on the way."""
+
+    wanted: tuple[tuple[PurePosixPath, Entry], ...]
+    findings: tuple[Finding, ...]
+
+
+def entries(pieces: Iterable[bytes]) -> Iterator[Entry]:
+    """The output of `git ls-tree -r -z -l`, in pieces of any length: `mode type id size<TAB>name<NUL>`."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\0")
+        for line in lines:
+            head, _, name = line.partition(b"\t")
+            mode, _, id, size = head.decode("ascii").split()
+            number = int(size) if size.isdigit() else 0
+            yield Entry(name, _KINDS.get(mode[:3], Kind.OTHER), number, id, mode)
+
+
+def sift(found: Sequence[Entry], limits: Limits, targets: Callable[[Sequence[Entry]], Mapping[bytes, bytes]]) -> Sifted:
+    """Divides entries by the table above. `targets` reads what symbolic links point at, by their names."""
+    findings: list[Finding] = []
+    wanted: list[tuple[PurePosixPath, Entry]] = []
+    open_links = [entry for entry in found if entry.kind is Kind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)]
+    leads = targets(open_links) if open_links else {}
+    folders = _folders_read(found) if leads else frozenset()
+    for entry in found:
+        path = plain_path(entry.name)
+        if path is None:
+            findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
+        elif entry.kind is Kind.FILE and entry.size > limits.file_bytes:
+            said = f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are read; move it away"
+            findings.append(_finding("SRC003", entry, is_read(entry.name), said))
+        elif entry.kind is Kind.FILE:
+            wanted.append((path, entry))
+        elif entry.kind is Kind.LINK:
+            refused = is_read(entry.name) or (entry.name in leads and _end(entry, leads[entry.name]) in folders)
+            findings.append(_finding("SRC001", entry, refused, _LINK))
+        elif entry.kind is Kind.SUBMODULE:
+            findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
+        else:
+            findings.append(_finding("SRC004", entry, is_read(entry.name), _ODD))
+    return Sifted(tuple(wanted), _first(findings))
+
+
+def _first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """The refused ones first, where there are too many for anybody to read."""
+    if len(findings) <= _MOST_FINDINGS:
+        return tuple(findings)
+    findings.sort(key=lambda finding: not finding.refused)
+    said = f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are listed, and check again"
+    more = Finding("SRC004", Severity.WARNING, said, refused=findings[_MOST_FINDINGS].refused)
+    return (*findings[:_MOST_FINDINGS], more)
+
+
+_NAME = "the name is not a plain UTF-8 path inside the repository, so the file is not read; rename it"
+_LINK = "a symbolic link is not followed; put the file itself here, or name it where it is"
+_SUBMODULE = "a submodule is not read; put its files into this repository, or manage it as a repository of its own"
+_ODD = "neither a file nor a directory, so it is not read; remove it"
+
+
+def plain_path(name: bytes) -> PurePosixPath | None:
+    """The name as a path, or None where it could mean something else than it says."""
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    parts = text.split("/")
+    if _UNSAFE.search(text) or any(p in {"", ".", ".."} or p.lower() == ".git" for p in parts):
+        return None
+    return PurePosixPath(text)
+
+
+def directory(path: str) -> str:
+    """A directory inside a repository as git takes it, empty for the root; UsageError for one that leads out."""
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
+        raise errors.UsageError(f"the path {path!r} must be a directory inside the repository, without a leading / or ..")
+    return "/".join(parts)
+
+
+def _hidden(name: bytes) -> bool:
+    return any(part.startswith(b".") for part in name.split(b"/")[:-1])
+
+
+def is_read(name: bytes) -> bool:
+    """Whether a file of this name is read for manifests."""
+    return name.lower().endswith(_READ) and not _hidden(name)
+
+
+def _may_lead(link: Entry) -> bool:
+    return not is_read(link.name) and not _hidden(link.name)
+
+
+def _end(link: Entry, target: bytes) -> bytes:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), target))
+
+
+def _folders_read(found: Sequence[Entry]) -> frozenset[bytes]:
+    """The folders with a file that is read, at any depth."""
+    folders = {b"."}
+    for entry in found:
+        folder = posixpath.dirname(entry.name) if is_read(entry.name) else b""
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    return frozenset(folders)
+
+
+def _finding(rule: str, entry: Entry, refused: bool, message: str) -> Finding:
+    return Finding(rule, Severity.ERROR if refused else Severity.WARNING, message, Place(shown(entry.name)), refused=refused)
+
+
+def shown(name: bytes) -> str:
+    """The name for people."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name.decode("utf-8", "backslashreplace"))

@@ -1,0 +1,140 @@
+"""A directory as it stands on somebody's desk, read as a snapshot without a commit.
+
+In a Git work tree these are the tracked files and the new ones that .gitignore does not name; elsewhere all files outside `.git`.
+The refusals are those of a commit (`tree`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from gitops_ds import errors
+from gitops_ds.git import file_selection, tree
+from gitops_ds.git.tree import Entry, Kind
+from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.snapshot import Snapshot
+
+
+def find_work_tree(path: Path) -> Path | None:
+    """The root of the Git work tree that the path is in, or None."""
+    start = path.resolve()
+    return next((d for d in (start, *start.parents) if (d / ".git").exists()), None)
+
+
+def tracks(root: Path, directory: Path) -> bool:
+    """Whether the work tree has committed or added files in a directory below it; blocking.
+
+    What looks like a bare repository there, and is of the work tree itself, is somebody's contribution, never to be read as one.
+    Raises SourceError where git can't tell.
+    """
+    return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
+
+
+def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snapshot:
+    """The files under `path` of the directory as they are now; blocking.
+
+    Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it had not been there.
+    """
+    root = directory / tree.directory(path)
+    if not root.is_dir():
+        raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
+    try:
+        found = list(_entries(root, limits))
+        base = os.fsencode(root)
+        sifted = tree.sift(found, limits, lambda links: {link.name: os.readlink(_file(base, link)) for link in links})  # noqa: PTH115  bytes
+        files, findings = file_selection.files(sifted, limits, lambda wanted: dict(_contents(root, wanted)))
+    except OSError as error:
+        raise errors.SourceError(f"{error.filename or root} can't be read: {error.strerror}") from None
+    return Snapshot(None, files, findings)
+
+
+def _file(base: bytes, entry: Entry) -> bytes:
+    return os.path.join(base, entry.name)  # noqa: PTH118  names are bytes
+
+
+def _contents(root: Path, wanted: Sequence[file_selection.Named]) -> Iterator[tuple[PurePosixPath, bytes]]:
+    base = os.fsencode(root)
+    for path, entry in wanted:
+        try:
+            # Not through a link that took the file's place since it was looked at.
+            descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            continue
+        try:
+            yield path, _read(descriptor, entry.size)
+        finally:
+            os.close(descriptor)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
+
+
+def _entries(root: Path, limits: Limits) -> Iterator[Entry]:
+    names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
+    base, led_away = os.fsencode(root), {b"": False}
+    for name in names:
+        # git still lists what was in a folder that a link has replaced since: it would be read from where the link leads.
+        entry = None if _is_below_link(base, os.path.dirname(name.rstrip(b"/")), led_away) else _entry(base, name)  # noqa: PTH120  bytes
+        if entry is not None:
+            yield entry
+
+
+def _is_below_link(base: bytes, folder: bytes, known: dict[bytes, bool]) -> bool:
+    if folder not in known:
+        above = _is_below_link(base, os.path.dirname(folder), known)  # noqa: PTH120  names are bytes
+        known[folder] = above or os.path.islink(os.path.join(base, folder))  # noqa: PTH114, PTH118  names are bytes
+    return known[folder]
+
+
+def _entry(base: bytes, name: bytes) -> Entry | None:
+    try:
+        found = os.lstat(os.path.join(base, name))  # noqa: PTH118  names are bytes
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name, Kind.FILE, found.st_size)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(name, Kind.LINK)
+    # git lists a submodule, and a repository in the repository, as a directory.
+    return Entry(name.rstrip(b"/"), Kind.SUBMODULE if stat.S_ISDIR(found.st_mode) else Kind.OTHER)
+
+
+def _listed(root: Path, limits: Limits) -> list[bytes]:
+    """What git knows or would take, below the root, with names relative to it."""
+    return sorted(set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds)))
+
+
+def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list[bytes]:
+    """The names that `git ls-files` lists there."""
+    import git  # slow to import, and of no use outside of a work tree of Git
+
+    from gitops_ds.git import error_messages, hardening
+
+    runner = hardening.Git(root)
+    runner.update_environment(**hardening.desk())
+    command = ["git", "ls-files", "-z", *words]
+    try:
+        listing = runner.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, kill_after_timeout=seconds)
+    except git.GitCommandNotFound:
+        raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
+    except git.GitCommandError as error:
+        said = error.stderr.strip().removeprefix("stderr:").strip(" '")
+        raise error_messages.translate(error_messages.Failure("read", str(root), said, str(root), seconds)) from None
+    return [name for name in listing.split(b"\0") if name]
+
+
+def _walked(root: Path) -> Iterator[bytes]:
+    base = os.fsencode(root)
+    for where, directories, names in os.walk(base):
+        # A link to a directory is listed among the directories, but not walked.
+        links = [d for d in directories if os.path.islink(os.path.join(where, d))]  # noqa: PTH114, PTH118  names are bytes
+        directories[:] = [d for d in directories if d != b".git"]
+        for name in (*names, *links):
+            yield os.path.join(where, name)[len(base) :].lstrip(b"/")  # noqa: PTH118  names are bytes

@@ -1,0 +1,67 @@
+"""Whose signatures count, and what came of looking at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import CommitId
+
+
+class Mode(StrEnum):
+    """What must be signed: nothing, the tip, every commit that came since the last good one, or the tag that is followed."""
+
+    NONE = "none"
+    HEAD = "head"
+    ALL = "all"
+    TAG = "tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What must be signed, and by whom.
+
+    `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen reads them; `openpgp` is an
+    armored file of OpenPGP public keys. https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
+    """
+
+    mode: Mode = Mode.NONE
+    signers: bytes = field(default=b"", repr=False)
+    revoked: bytes = field(default=b"", repr=False)
+    openpgp: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag; `checked` counts signatures."""
+
+    signer: str
+    key: str
+    checked: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """The commit that is not trusted, and the sentence that says why and what to do."""
+
+    commit: CommitId
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVerified(Record):
+    """A new commit is signed as it has to be: by whom (as the trusted keys call them), with which key, how many were checked."""
+
+    commit: CommitId
+    signer: str
+    key: str
+    checked: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationFailed(Record):
+    """A new tip is not trusted: `commit`, it or one that came with it, is not signed as it has to be. The last good one stays."""
+
+    commit: CommitId
+    message: str

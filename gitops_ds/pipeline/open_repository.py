@@ -1,0 +1,222 @@
+"""Opens what a person names as a repository: a directory as it stands, a commit of it, or a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitops_ds import errors
+from gitops_ds.git import address, worktree
+from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
+
+if TYPE_CHECKING:  # a work tree is checked without any of it
+    from gitops_ds.git.credentials import Credentials, Login
+    from gitops_ds.git.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local.
+
+    `allowed` is what may run on its files.
+    """
+
+    where: address.Address | None
+    path: str = ""
+    directory: Path | None = None
+    allowed: Allowed = PROGRAMS
+
+    @property
+    def display(self) -> str:
+        """For people; holds no credentials."""
+        return self.where.display if self.where else str(self.directory)
+
+    @property
+    def display_path(self) -> str:
+        """The directory inside the repository, for people."""
+        return "/".join(filter(None, (self.display, self.path)))
+
+    @property
+    def identity(self) -> str:
+        """What the repository is called in a cluster."""
+        return identity(self.where) if self.where else self.display
+
+
+def identity(where: address.Address) -> str:
+    """What a repository is called in a cluster: of a work tree the server it came from, so that all its clones are one."""
+    from gitops_ds.git import local_worktree
+
+    origin = local_worktree.origin(Path(where.display)) if where.scheme is address.Scheme.FILE else None
+    return origin or where.display
+
+
+def cache_directory(of: str = "git") -> Path:
+    """Where bare copies (or `renders`) are kept between runs."""
+    base = os.environ.get("GITOPS_DS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
+    return Path(base) / of
+
+
+def named(text: str | None, path: str = "", may: Allowed | None = None) -> Named:
+    """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the current directory.
+
+    `may` is what may run on its files; left open, what renders them. Raises UsageError for a directory that isn't there.
+    """
+    allowed = PROGRAMS if may is None else may
+    if text and ("://" in text or (not Path(text).exists() and ":" in text)):
+        return Named(address.parse(text, allow_local=True), path, allowed=allowed)
+    directory = Path(text or ".").resolve()
+    if not directory.is_dir():
+        raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
+    root = worktree.find_work_tree(directory)
+    bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
+    if bare and not (root and worktree.tracks(root, directory)):
+        return Named(address.parse(str(directory), allow_local=True), path, None, allowed)
+    if root is None:
+        return Named(None, path, directory, allowed)
+    # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
+    inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
+    return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed)
+
+
+def credentials(where: address.Address) -> Credentials:
+    """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and GITOPS_DS_GIT_PASSWORD, or their ssh."""
+    from gitops_ds.git.credentials import Bearer, Credentials, OwnSsh, Password
+
+    authorities = b""
+    if file := os.environ.get("GITOPS_DS_GIT_CA_FILE"):
+        try:
+            authorities = Path(file).read_bytes()
+        except OSError as error:
+            raise errors.UsageError(f"GITOPS_DS_GIT_CA_FILE={file}: {error.strerror}") from None
+    login: Login | None = where.login
+    if where.scheme is address.Scheme.SSH:
+        login = OwnSsh()
+    elif password := os.environ.get("GITOPS_DS_GIT_PASSWORD"):
+        login = Password(password, os.environ.get("GITOPS_DS_GIT_USER") or "git")
+    elif token := os.environ.get("GITOPS_DS_GIT_TOKEN"):
+        bearer = os.environ.get("GITOPS_DS_GIT_AUTH") == "bearer"
+        login = Bearer(token) if bearer else Password(token)
+    return Credentials(login, authorities)
+
+
+@asynccontextmanager
+async def opened(repository: Named) -> AsyncIterator[Repository]:
+    """The Git repository behind the name. Raises UsageError for a directory outside Git."""
+    if repository.where is None:
+        raise errors.UsageError(
+            f"{repository.display} is not in Git, and this needs commits: name a repository with -C, or `git init` and commit"
+        )
+    from gitops_ds.git.repository import Repository
+
+    where, own = repository.where, credentials(repository.where)
+    async with Repository(where, cache_directory(), own, allowed=repository.allowed) as found:
+        yield found
+
+
+async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
+    """The snapshot of a revision (None: the default branch), its kustomizations and charts expanded."""
+    return await expanded(await unexpanded(repository, at, path), repository.allowed)
+
+
+async def unexpanded(repository: Repository, at: str | None, path: str) -> Snapshot:
+    """The snapshot of a revision (None: the default branch), nothing expanded."""
+    from gitops_ds.git import revision
+
+    tip = await repository.tip(revision.parse(at) if at else revision.Head())
+    await repository.fetch(tip)
+    return await repository.snapshot(tip, path)
+
+
+async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
+    """The snapshot of a commit, its kustomizations and charts expanded."""
+    await repository.fetch(commit)
+    return await expanded(await repository.snapshot(commit, path), repository.allowed)
+
+
+def standing(repository: Named) -> Snapshot:
+    """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that is elsewhere."""
+    if repository.directory is None:
+        raise errors.UsageError(f"{repository.display} has no work tree")
+    return worktree.snapshot(repository.directory, repository.path)
+
+
+async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
+    """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
+    if repository.directory is not None and at is None and not committed:
+        return await expanded(standing(repository), repository.allowed)
+    async with opened(repository) as found:
+        return await commit_snapshot(found, at, repository.path)
+
+
+async def base_snapshot(repository: Named, base: str, at: str | None, server: str = "") -> Snapshot:
+    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request.
+
+    `server` is where both lines are read; empty: in the repository itself, which may lack them (a shallow clone of a CI).
+    """
+    from gitops_ds.git import revision
+
+    head = revision.parse(at) if at else revision.Head()
+    if server:
+        async with opened(repository) as found:
+            head = revision.Commit(await found.tip(head))
+        repository = replace(named(server, repository.path, repository.allowed), directory=None)
+    async with opened(repository) as found:
+        tip, own = await found.tip(revision.parse(base)), await found.tip(head)
+        for commit in (tip, own):
+            await found.fetch(commit)
+        return await snapshot_of(found, await found.merge_base(tip, own) or tip, repository.path)
+
+
+async def commit_named(text: str, directory: str | None) -> str:
+    """The commit that a revision names. An id, or how it begins, is taken as it is and needs no repository at hand.
+
+    `directory` is a directory or URL, None the work tree around. Raises UsageError and SourceError.
+    """
+    if re.fullmatch("[0-9a-f]{7,64}", text.lower()):
+        return text.lower()
+    from gitops_ds.git import revision
+
+    wanted = revision.parse(text)
+    async with opened(named(directory)) as found:
+        return await found.tip(wanted)
+
+
+async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
+    """The snapshot with its kustomizations and charts, as far as programs may run."""
+    from gitops_ds.render import bundle, charts
+
+    wanted = charts.charts(found)
+    if not wanted and not any(path.name in KUSTOMIZATIONS for path in found.files):
+        return found
+    from gitops_ds.renderers import expand
+    from gitops_ds.renderers.process import Means
+
+    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), wanted)
+    return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
+
+
+def includes(repository: Named, commit: str) -> Callable[[CommitId], Awaitable[bool]] | None:
+    """Whether a later commit has `commit` before it; None where no Git is at hand, False for what Git can't tell."""
+    if repository.where is None:
+        return None
+    from gitops_ds.git import revision
+    from gitops_ds.git.object_reader import Movement
+
+    async def told(later: CommitId) -> bool:
+        try:
+            async with opened(repository) as found:
+                await found.fetch(later)
+                earlier = await found.tip(revision.parse(commit))
+                return await found.movement(earlier, later) is Movement.FORWARD
+        except errors.SourceError:
+            return False
+
+    return told

@@ -1,0 +1,95 @@
+"""Base against head: what a commit changes for a cluster that holds what the base says. No cluster is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gitops_ds.apimachinery import defaults
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Change, FieldChange, Operation
+from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import apply_order, diff, predict, rollout_impact
+from gitops_ds.redaction import objects
+from gitops_ds.redaction.patterns import HIDDEN
+
+NOTHING_KNOWN = Live()
+
+
+def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Change, ...]:
+    """Every object of either side, in the order of an apply; an object that only the base has is a delete.
+
+    `live` brings the nodes, and the revisions that the cluster knows; without them the base is revision 1.
+    """
+    made = [_change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()]
+    made += [_leaving(manifest, live) for key, manifest in base.manifests.items() if key not in head.manifests]
+    return apply_order.ordered(made, apply_order.waves(head.manifests.values()))
+
+
+def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
+    """Where the cluster is not what the base says: by object the fields that an apply of the base would change.
+
+    What others own, what only defaults say and what an apply stamps onto an object of its own is no drift; of a value that a
+    snapshot hides nobody knows.
+    """
+    found = {}
+    for key, manifest in base.manifests.items():
+        there = live.objects.get(key)
+        if there is not None:
+            wanted = _stamped(manifest.body, there)
+            differing = diff.compare(defaults.defaulted(there), predict.applied(there, wanted))
+            if seen := tuple(one for one in differing if not _is_unknown(key, one)):
+                found[key] = seen
+    return found
+
+
+def _is_unknown(key: Key, change: FieldChange) -> bool:
+    """Whether the two may be alike but for what a snapshot hides."""
+    shown = objects.field(key, change)
+    return HIDDEN in str(change.old) and shown.old == shown.new
+
+
+def _stamped(body: Body, live: Body) -> Body:
+    """The manifest with what an apply of ours has written onto the live object: owner, commit, change cause."""
+    metadata, there = dict(body.get("metadata") or {}), live.get("metadata") or {}
+    for part in ("labels", "annotations"):
+        ours = {key: value for key, value in (there.get(part) or {}).items() if _is_stamp(key)}
+        if ours:
+            metadata[part] = {**(metadata.get(part) or {}), **ours}
+    return {**body, "metadata": metadata}
+
+
+def _is_stamp(key: str) -> bool:
+    return key.startswith(f"{names.DOMAIN}/") or key == names.CHANGE_CAUSE
+
+
+def _change(head: Manifest, base: Manifest | None, live: Live) -> Change:
+    if base is not None and base.digest == head.digest:
+        return Change(Operation.KEEP, head.key, head)
+    new, old = defaults.defaulted(head.body), defaults.defaulted(base.body) if base else None
+    differences = diff.compare(old, new) if old is not None else ()
+    if old is not None and not differences:
+        return Change(Operation.KEEP, head.key, head)
+    operation = Operation.CREATE if old is None else Operation.UPDATE
+    if head.key.kind != "DaemonSet":
+        return Change(operation, head.key, head, differences)
+    rollout = rollout_impact.rollout(old, new, _known(head.key, old, live))
+    impact = rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
+    return Change(operation, head.key, head, differences, rollout, impact)
+
+
+def _leaving(base: Manifest, live: Live) -> Change:
+    if base.key.kind != "DaemonSet":
+        return Change(Operation.DELETE, base.key, None)
+    lost = rollout_impact.impact(base.body, None, live.nodes or (), rolls=False).lost
+    return Change(Operation.DELETE, base.key, None, nodes=NodeImpact(lost=lost))
+
+
+def _known(key: Key, base: Body | None, live: Live) -> Sequence[Revision]:
+    known = live.revisions.get(key, ())
+    if known or base is None:
+        return known
+    template = (base.get("spec") or {}).get("template") or {}
+    return (Revision("base", 1, "base", template, {}),)

@@ -1,0 +1,82 @@
+"""Which field managers own what stands at a path of an object.
+
+https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gitops_ds.model import names
+from gitops_ds.model.change import Author
+from gitops_ds.model.objects import Body, Member, Path
+from gitops_ds.plan.diff import MEMBER_KEYS
+from gitops_ds.plan.ownership import FILLED_KEYS, Fields
+
+
+def entries(live: Body) -> Iterator[tuple[Author, Fields]]:
+    """The managers of an object with their sets of fields, ours among them."""
+    for entry in (live.get("metadata") or {}).get("managedFields") or ():
+        told = (str(entry.get(name) or "") for name in ("manager", "operation", "subresource", "time"))
+        yield Author(*told), entry.get("fieldsV1") or {}
+
+
+def is_ours(author: Author) -> bool:
+    """Whether these are the fields of our own applies."""
+    return author.manager == names.FIELD_MANAGER and author.operation == "Apply" and not author.subresource
+
+
+def owners(live: Body, path: Path) -> tuple[Author, ...]:
+    """Those who own what stands at the path of a live object, or something below it.
+
+    Where nobody owns just that, it is a part of something that is owned as a whole (the arguments of a container), by these.
+    """
+    depths = {author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))}
+    deepest = max(depths.values(), default=0)
+    return tuple(author for author, depth in depths.items() if depth == deepest)
+
+
+def _depth(fields: Fields, body: Any, path: Path) -> int:
+    """How many steps of the path are owned: all of them, or those to what is owned as a whole; 0 for none."""
+    at: Fields | None = fields
+    for depth, step in enumerate(path):
+        if not at:
+            return depth
+        if isinstance(body, list):
+            index = step if isinstance(step, int) else index_of(body, str(step))
+            body = body[index] if index is not None and index < len(body) else None
+            at = _of_member(at, body)
+        else:
+            body = body.get(step) if isinstance(body, Mapping) else None
+            at = at.get(f"f:{step}")
+        if at is None:
+            return 0
+    return len(path)
+
+
+def _of_member(fields: Fields, member: Any) -> Fields | None:
+    for key, below in fields.items():
+        kind, _, text = key.partition(":")
+        if kind == "v" and json.loads(text) == member:
+            return dict(below)
+        if kind == "k" and isinstance(member, Mapping):
+            token = json.loads(text)
+            if all(member.get(name, FILLED_KEYS.get(name)) == value for name, value in token.items()):
+                return dict(below)
+    return None
+
+
+def index_of(items: list[Any], name: str) -> int | None:
+    """Where the member of that name stands."""
+    for key in MEMBER_KEYS:
+        for index, item in enumerate(items):
+            if isinstance(item, Mapping) and str(item.get(key)) == name:
+                return index
+    return None
+
+
+def is_order(path: Path) -> bool:
+    """Whether a path stands for the order of a list."""
+    return bool(path) and isinstance(path[-1], Member) and path[-1] == "order"

@@ -1,0 +1,168 @@
+"""Fields that Git sets where they are missing, and leaves alone from then on.
+
+What another manager owns is taken out of what we apply, so that we own it no longer (it stays, for it is the other's). What only we
+own must stay in, or the API server would remove it: it is applied as it is live. So nothing that an ignored field says ever counts
+as drift, whoever writes it, and nobody's value is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.plan import field_managers
+from gitops_ds.plan.diff import MEMBER_KEYS
+from gitops_ds.yaml import path as yaml_path
+from gitops_ds.yaml.path import MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which fields of which objects are left alone.
+
+    `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be named instead of counted. With
+    `managers` only what one of them owns is meant, everywhere where `paths` is empty. `kind`, `namespace` and `name` are globs.
+    """
+
+    paths: tuple[str, ...] = ()
+    managers: tuple[str, ...] = ()
+    kind: str = "*"
+    namespace: str = "*"
+    name: str = "*"
+
+    def matches(self, key: Key) -> bool:
+        """Whether the rule is about that object."""
+        pairs = ((key.kind, self.kind), (key.namespace, self.namespace), (key.name, self.name))
+        return all(fnmatchcase(word, glob) for word, glob in pairs)
+
+
+def over(bundle: Bundle, live: Live, rules: Sequence[Rule]) -> Bundle:
+    """The bundle as it is to be applied; the digests stay Git's."""
+    changed = {}
+    for key, manifest in bundle.manifests.items():
+        there = live.objects.get(key)
+        mine = [rule for rule in rules if rule.matches(key)]
+        mine += [Rule(pointers)] if (pointers := _own(manifest)) else []
+        if there is not None and mine and (body := applied(manifest.body, there, mine)) is not manifest.body:
+            changed[key] = replace(manifest, body=body)
+    return replace(bundle, manifests={**bundle.manifests, **changed}) if changed else bundle
+
+
+def _own(manifest: Manifest) -> tuple[str, ...]:
+    """What the manifest's own annotation says: pointers, by commas or spaces."""
+    text = ((manifest.body.get("metadata") or {}).get("annotations") or {}).get(names.IGNORE_FIELDS) or ""
+    return tuple(str(text).replace(",", " ").split())
+
+
+def applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
+    """A manifest's body as it is to be applied to the live object."""
+    named = {(path, rule.managers) for rule in rules for path in _named(body, rule) if not _is_identity(path)}
+    result, adopted = body, False
+    for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):  # what is inside, and comes later, first
+        there, way = _live(body, live, path)
+        others = {one.manager for one in field_managers.owners(live, way) if not field_managers.is_ours(one)}
+        if yaml_path.at(result, path) is MISSING or there is MISSING or (managers and not others & {*managers}):
+            continue
+        if others:
+            result = _without(result, path)
+        elif there != yaml_path.at(result, path):
+            result, adopted = _with(result, path, there), True
+    if adopted:
+        # What was adopted may have moved since: then the API server refuses, and the next pass looks again.
+        version = (live.get("metadata") or {}).get("resourceVersion")
+        result = {**result, "metadata": {**result["metadata"], "resourceVersion": version}}
+    return result
+
+
+def _named(body: Body, rule: Rule) -> Iterator[Path]:
+    if rule.paths:
+        for pointer in rule.paths:
+            for path in resolve(body, pointer):
+                yield from _ways(yaml_path.at(body, path), path)
+    elif rule.managers:
+        yield from _ways(body, ())
+
+
+def _is_identity(path: Path) -> bool:
+    """Whether the field says which object this is, or which member of a list."""
+    member = len(path) > 1 and isinstance(path[-2], int) and path[-1] in MEMBER_KEYS
+    return member or path[0] in ("apiVersion", "kind") or path in (("metadata", "name"), ("metadata", "namespace"))
+
+
+def _place(path: Path) -> tuple[str, ...]:
+    return tuple(f"{step:09d}" if isinstance(step, int) else step for step in path)
+
+
+def _ways(value: Any, path: Path) -> Iterator[Path]:
+    """The ways to all values; a list without named members is one."""
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _ways(below, (*path, key))
+    elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        for index, below in enumerate(value):
+            yield from _ways(below, (*path, index))
+    elif path:
+        yield path
+
+
+def resolve(body: Any, pointer: str) -> tuple[Path, ...]:
+    """Where a pointer leads in a manifest; nowhere is no path."""
+    path: list[str | int] = []
+    for word in pointer.removeprefix("/").split("/"):
+        step = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(body, list):
+            index = int(step) if step.isdigit() else field_managers.index_of(body, step)
+            if index is None or index >= len(body):
+                return ()
+            path.append(index)
+            body = body[index]
+        elif isinstance(body, Mapping) and step in body:
+            path.append(step)
+            body = body[step]
+        else:
+            return ()
+    return (tuple(path),) if path else ()
+
+
+def _live(body: Any, live: Any, path: Path) -> tuple[Any, Path]:
+    """What stands there in the live object, and the way to it: members of lists stand elsewhere there."""
+    way: list[str | int] = []
+    for step in path:
+        if isinstance(body, list) and isinstance(step, int) and isinstance(live, list):
+            item = body[step]
+            name = next((item[key] for key in MEMBER_KEYS if key in item), None) if isinstance(item, Mapping) else None
+            index = field_managers.index_of(live, str(name)) if name is not None else step if step < len(live) else None
+            if index is None:
+                return MISSING, (*way, *path[len(way) :])
+            body, live = item, live[index]
+            way.append(index)
+        else:
+            body = body[step]
+            live = live[step] if isinstance(live, Mapping) and step in live else MISSING
+            way.append(step)
+    return live, tuple(way)
+
+
+def _without(body: Any, path: Path) -> Any:
+    """The body without what stands there, nor the mappings that are empty then."""
+    step, rest = path[0], path[1:]
+    below = _without(body[step], rest) if rest else None
+    if isinstance(body, list):
+        return [below if index == step else item for index, item in enumerate(body)]
+    if not below:
+        return {key: value for key, value in body.items() if key != step}
+    return {**body, step: below}
+
+
+def _with(body: Any, path: Path, value: Any) -> Any:
+    step, rest = path[0], path[1:]
+    below = _with(body[step], rest, value) if rest else value
+    if isinstance(body, list):
+        return [below if index == step else item for index, item in enumerate(body)]
+    return {**body, step: below}

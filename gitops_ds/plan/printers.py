@@ -1,0 +1,227 @@
+"""A plan as text, JSON and Markdown; the keys of the JSON are a contract (docs/command-line.md)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gitops_ds.apimachinery import node_groups
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.objects import Key, short, show_path
+from gitops_ds.model.plural import counted
+from gitops_ds.redaction import objects, texts
+
+_SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
+SHOWN_NODES = 12
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan by schemas/plan.schema.json."""
+    total = impact(plan)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Plan",
+        "commit": plan.commit,
+        "cluster": plan.cluster,
+        "hash": plan.hash,
+        "changes": [change_json(change) for change in plan.changes],
+        "refusals": [_refusal_json(refusal) for refusal in plan.refusals],
+        "held": [{**change_json(change), "nodes": nodes_json(change.nodes)} for change in plan.held],
+        "nodes": nodes_json(total),
+        "nodesKnown": plan.unknown_nodes is None,
+    }
+
+
+def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
+    """Nodes by what happens to their pods."""
+    return {"gained": list(nodes.gained), "lost": list(nodes.lost), "restarted": list(nodes.restarted)}
+
+
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    about: dict[str, Any] = {"object": reference(refusal.key)} if refusal.key else {}
+    held = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
+    return {"guard": refusal.guard, "message": texts.words(refusal.message), **about, **held}
+
+
+def reference(key: Key) -> dict[str, str]:
+    """An object as JSON names it."""
+    return {"group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """One change as the plan's JSON has it."""
+    told: dict[str, Any] = {"operation": change.operation.value, "object": reference(change.key), "fields": []}
+    for field in change.fields:
+        shown = objects.field(change.key, field)
+        told["fields"].append({"path": show_path(shown.path), "old": shown.old, "new": shown.new})
+    if change.rollout:
+        rollout = change.rollout
+        told["rollout"] = {
+            "from": rollout.current,
+            "to": rollout.becomes,
+            "knownAs": rollout.known_as,
+            "restarts": list(change.nodes.restarted),
+        }
+    return told
+
+
+def impact(plan: Plan) -> NodeImpact:
+    """The nodes of all changes together, each named once."""
+    parts = [change.nodes for change in plan.changes]
+    return NodeImpact(
+        tuple(sorted({node for part in parts for node in part.gained})),
+        tuple(sorted({node for part in parts for node in part.lost})),
+        tuple(sorted({node for part in parts for node in part.restarted})),
+    )
+
+
+def source(plan: Plan) -> str:
+    """What was planned: `commit ID`, or the work tree as it stood."""
+    return f"commit {short(plan.commit)}" if plan.commit else "the work tree, not a commit"
+
+
+def as_text(plan: Plan) -> str:
+    """The plan for a terminal; lines of change begin with `+`, `~` or `-`, refusals with `!`."""
+    return "\n".join(_text(plan)) + "\n"
+
+
+def change_lines(changes: Sequence[Change], census: Census | None = None) -> Iterator[str]:
+    """Each change with its fields, what becomes of its revision, and its nodes; by pool, for whoever knows more of them."""
+    for change in changes:
+        yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
+        for field in change.fields:
+            shown = objects.field(change.key, field)
+            yield f"      {field_line(shown)}"
+        for line in _rollout_lines(change, census):
+            yield f"      {line}"
+
+
+def field_line(shown: FieldChange) -> str:
+    """A field and its two values; what is secret is hidden already."""
+    return f"{show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
+
+
+def _text(plan: Plan) -> Iterator[str]:
+    yield from change_lines(plan.writes)
+    for refusal in plan.refusals:
+        yield f"  ! {texts.words(refusal.message)}"
+    if plan.held:
+        yield "  ! held back until the hash is approved:"
+        yield from (f"  !{line}" for line in change_lines(plan.held))
+    if plan.writes or plan.refusals:
+        yield ""
+    yield f"Source: {source(plan)}"
+    yield f"Plan: {_summary(plan)}."
+    yield f"Hash: {plan.hash}"
+
+
+def _summary(plan: Plan) -> str:
+    count = Counter(change.operation for change in plan.changes)
+    total = impact(plan)
+    words = f"{count[Operation.CREATE]} to create, {count[Operation.UPDATE]} to update, {count[Operation.DELETE]} to delete, "
+    words += f"{count[Operation.KEEP]} unchanged"
+    if plan.unknown_nodes:
+        words += "; nodes: unknown"
+    elif total != NodeImpact():
+        words += f"; nodes: {len(total.gained)} gained, {len(total.lost)} lost, {len(total.restarted)} restarted"
+    return words
+
+
+def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
+    rollout, nodes = change.rollout, change.nodes
+
+    def named(some: Sequence[str]) -> str:
+        return _nodes(some) if census is None else node_groups.said(some, census, shown=SHOWN_NODES)
+
+    if rollout and change.operation is Operation.UPDATE:
+        yield _revision(rollout)
+    if nodes.gained:
+        yield f"gains {named(nodes.gained)}"
+    if nodes.lost:
+        yield f"loses {named(nodes.lost)}"
+    if nodes.restarted:
+        yield f"restarts {named(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
+    elif rollout and rollout.rolls and change.operation is Operation.UPDATE and _strategy(change) == "OnDelete":
+        yield "restarts nothing until a pod is deleted (OnDelete)"
+
+
+def _revision(rollout: Rollout) -> str:
+    if not rollout.rolls:
+        return "no new revision: no pod restarts"
+    if rollout.known_as is not None:
+        return f"back to revision {rollout.known_as}, which becomes revision {rollout.becomes}"
+    return f"new revision {rollout.becomes}"
+
+
+def _strategy(change: Change) -> str:
+    spec = (change.manifest.body.get("spec") or {}) if change.manifest else {}
+    return str((spec.get("updateStrategy") or {}).get("type") or "RollingUpdate")
+
+
+def _pace(change: Change, nodes: int) -> str:
+    spec = (change.manifest.body.get("spec") or {}) if change.manifest else {}
+    rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
+    surge = rolling.get("maxSurge") or 0
+    share = surge if surge not in (0, "0%") else rolling.get("maxUnavailable", 1)
+    at_once = max(1, -(-int(share[:-1]) * nodes // 100) if isinstance(share, str) and share.endswith("%") else int(share))
+    return f"at most {at_once} at a time, so in {counted(-(-nodes // at_once), 'batch', 'batches')}"
+
+
+def _nodes(some: Sequence[str]) -> str:
+    shown = ", ".join(some[:SHOWN_NODES])
+    more = f" and {len(some) - SHOWN_NODES} more" if len(some) > SHOWN_NODES else ""
+    return f"{counted(len(some), 'node')}: {shown}{more}"
+
+
+def _value(shown: Any) -> str:
+    if shown is None:
+        return "(none)"
+    text = json.dumps(shown, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def as_markdown(plan: Plan) -> str:
+    """The plan for a pull request's comment."""
+    where = f" for `{plan.cluster}`" if plan.cluster else ""
+    lines = [f"### Plan{where}: {_summary(plan)}", ""]
+    if plan.writes:
+        lines += ["| | object | revision | nodes |", "|---|---|---|---|"]
+        lines += [_row(change, unknown=bool(plan.unknown_nodes)) for change in plan.writes]
+    if any(change.fields for change in plan.writes):
+        lines += ["", "<details><summary>Fields</summary>", ""]
+        for change in plan.writes:
+            for field in change.fields:
+                shown = objects.field(change.key, field)
+                lines.append(
+                    f"- {_code(f'{change.key} {show_path(shown.path)}')}: {_code(_value(shown.old))} → {_code(_value(shown.new))}"
+                )
+        lines += ["", "</details>"]
+    lines += [f"- **refused**: {_code(texts.words(refusal.message))}" for refusal in plan.refusals]
+    for change in plan.held:
+        told = f"- **held back** until the hash is approved: {change.operation.value} {_code(str(change.key))}"
+        lines.append(f"{told} {_counts(change.nodes)}".rstrip())
+    return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`, of {source(plan)}", ""])
+
+
+def _row(change: Change, *, unknown: bool) -> str:
+    revision = _revision(change.rollout) if change.rollout and change.fields else ""
+    nodes = "unknown" if unknown and change.key.is_daemonset else _counts(change.nodes)
+    return f"| {change.operation.value} | {_code(str(change.key))} | {revision} | {nodes} |"
+
+
+def _counts(nodes: NodeImpact) -> str:
+    parts = ((nodes.gained, "gained"), (nodes.lost, "lost"), (nodes.restarted, "restarted"))
+    return ", ".join(f"{len(some)} {word}" for some, word in parts if some)
+
+
+def _code(text: str) -> str:
+    """Text from a manifest inside a code span that it can't leave, also in a table."""
+    longest = max((len(run) for run in text.replace("|", "\\|").split() if set(run) == {"`"}), default=0)
+    ticks = "`" * (longest + 1 if "`" in text else 1)
+    inner = text.replace("|", "\\|").replace("\n", " ")
+    return f"{ticks}{inner}{ticks}" if "`" not in inner else f"{ticks}` {inner} `{ticks}"

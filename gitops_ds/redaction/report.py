@@ -1,0 +1,157 @@
+"""What a report must not repeat: values that a name, a place or their own look gives away as secret. Pure.
+
+A finding may quote a value, and the excerpt below it shows a line. `found_in` reads the rendered objects, where an environment
+variable's name stands beside its value; what YAML can't be read is judged by its lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import Body, Key, Path, key_of
+from gitops_ds.redaction import objects, patterns, texts
+from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, telling
+
+_LONG = 8  # characters
+_SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
+# A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers is hidden only where it stands.
+_MOST = 1_000
+_MOST_LINES = 50
+_LINE = re.compile(r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w./-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$""")
+_NO_SECRET = re.compile(r"""["']?(true|false|null|~|\d{1,2})["']?\s*[,}]?""", re.IGNORECASE)
+_HOLDS_SECRET = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?Secret\b""", re.MULTILINE)
+_QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Values that are hidden wherever they come, and places whose value is never told, however short it is."""
+
+    values: frozenset[str] = frozenset()
+    places: frozenset[tuple[Key, Path]] = frozenset()
+
+    @cached_property
+    def _longest_first(self) -> list[str]:
+        return sorted(self.values, key=lambda one: (-len(one), one))
+
+    def within(self, text: str) -> str:
+        """The text with every known secret, and all that looks like one, hidden."""
+        for value in self._longest_first:
+            if value in text:
+                text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
+        return texts.words(text)
+
+    def at(self, finding: Finding) -> bool:
+        """Whether the finding is about a secret value."""
+        return finding.object is not None and (_in_secret(finding) or (finding.object, finding.path) in self.places)
+
+    def in_message(self, finding: Finding) -> str:
+        """What the finding says, without the value that it is about where that is a secret."""
+        return self.within(_QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message)
+
+    def in_line(self, finding: Finding, line: str) -> str | None:
+        """The line of a file that the finding is about; None where it had better not be shown."""
+        return None if self.at(finding) else self.within(_LINE.sub(_without_value, line))
+
+
+def line_of(finding: Finding) -> str:
+    """`FILE:LINE:COLUMN: RULE message`, without the value that it is about where that is a secret."""
+    place = f"{finding.place}: " if finding.place else ""
+    return f"{place}{finding.rule} {Secrets().in_message(finding)}"
+
+
+def quotable(file: bytes) -> bool:
+    """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every name may hide one."""
+    return not _HOLDS_SECRET.search(file)
+
+
+def _in_secret(finding: Finding) -> bool:
+    return finding.object is not None and finding.object.kind == "Secret" and finding.path[:1] in (("data",), ("stringData",))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    if not telling(found["name"]) or _NO_SECRET.fullmatch(found["value"]):
+        return found.group()
+    return f"{found['key']}{HIDDEN}"
+
+
+def found_in(bodies: Iterable[Body]) -> Secrets:
+    """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in variables, arguments and data."""
+    values: set[str] = set()
+    places: set[tuple[Key, Path]] = set()
+    for body in bodies:
+        key = key_of(body)
+        for path, value in (*_data(body), *_variables(body, ())):
+            places.add((key, path))
+            values.update(_lines(str(value)))
+            if key.kind == "Secret" and path[0] == "data":
+                values.update(_lines(_decoded(str(value))))
+        for path, value in _within(body, ()) if key.kind != "Secret" else ():
+            places.add((key, path))
+            if _is_no_word(value):
+                values.update(_lines(value))
+    return Secrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
+
+
+def _lines(value: str) -> list[str]:
+    return [line.strip() for line in value.splitlines()[:_MOST_LINES]]
+
+
+def _usable(value: str) -> bool:
+    return len(value) >= _SHORTEST and value.lower() not in ORDINARY and HIDDEN not in value and not patterns.is_reference(value)
+
+
+def _is_no_word(value: str) -> bool:
+    """Whether to look for it elsewhere: `auth: basic` in a file would else hide every `basic`."""
+    return len(value) >= _LONG or not value.isalpha()
+
+
+def _data(body: Body) -> Iterator[tuple[Path, Any]]:
+    kind = body.get("kind")
+    for part in ("data", "stringData") if kind in ("Secret", "ConfigMap") else ():
+        held = body.get(part)
+        for name, value in held.items() if isinstance(held, Mapping) else ():
+            if value is not None and (kind == "Secret" or telling(str(name))):
+                yield (part, str(name)), value
+
+
+def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of custom kinds."""
+    if isinstance(value, Mapping):
+        name, held = value.get("name"), value.get("value")
+        if isinstance(name, str) and telling(name) and objects.is_scalar(held):
+            yield (*path, "value"), held
+        for key, below in value.items():
+            yield from _variables(below, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _variables(below, (*path, index))
+
+
+def _within(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The parts of texts that are hidden where they stand: an argument, a line of a ConfigMap's file."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            at = (*path, str(key))
+            yield from ((at, below),) if isinstance(below, str) and telling(str(key)) else _within(below, at)
+    elif isinstance(value, list):
+        for index, (below, follows) in enumerate(zip(value, objects.after_options(value), strict=True)):
+            yield from (((*path, index), str(below)),) if follows else _within(below, (*path, index))
+    elif isinstance(value, str):
+        found: list[str] = []
+        texts.content(value, found.append)
+        yield from ((path, one) for one in found)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""

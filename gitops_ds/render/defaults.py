@@ -1,0 +1,137 @@
+"""From drafts to manifests: namespaces, the repository's labels and classes, and no object twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.finding import Finding, Severity, refusal
+from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
+from gitops_ds.render.parsed_objects import Draft, PlaceOf
+
+# The order of keys themselves, without asking them in pairs.
+_PARTS = attrgetter("group", "kind", "namespace", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A text that is put where an object does not say it itself, and what says so (None: the command line)."""
+
+    value: str
+    at: Pointer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its agent's name."""
+
+    namespace: Default | None = None
+    labels: Mapping[str, Default] = field(default_factory=dict)
+    classes: Mapping[str, Default] = field(default_factory=dict)
+
+
+def finish(drafts: Iterable[Draft], defaults: Defaults, place: PlaceOf) -> tuple[dict[Key, Manifest], list[Finding]]:
+    """The manifests by key, sorted, and what is wrong with some drafts; of two that name one object the first stays."""
+    drafts = list(drafts)
+    defined = _defined_here(drafts)
+    manifests: dict[Key, Manifest] = {}
+    findings: list[Finding] = []
+    for draft in drafts:
+        manifest, finding = _manifest(draft, defaults, defined, place)
+        if finding is not None:
+            findings.append(finding)
+        if manifest is None:
+            continue
+        other = manifests.setdefault(manifest.key, manifest)
+        if other is not manifest:
+            first = place(other.origin.base)
+            message = f"{manifest.key} is already written at {first}; keep one of the two"
+            findings.append(refusal("DS801", message, place(draft.base), manifest.key))
+        elif finding is None and manifest.key.kind == "Secret" and not manifest.key.group and _has_values(manifest.body):
+            message = f"{manifest.key} has its values in Git, where everyone who can read the repository can read them"
+            findings.append(Finding("DS514", Severity.WARNING, message, place(draft.base), object=manifest.key))
+    return dict(sorted(manifests.items(), key=lambda one: _PARTS(one[0]))), findings
+
+
+def _manifest(
+    draft: Draft, defaults: Defaults, defined: Mapping[tuple[str, str], bool], place: PlaceOf
+) -> tuple[Manifest | None, Finding | None]:
+    body: dict[str, Any] = draft.body
+    metadata = body.get("metadata") or {}
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        if isinstance(metadata, Mapping) and isinstance(metadata.get("generateName"), str):
+            message = f"a {body['kind']} with generateName would be another object at every apply; give it a name"
+        else:
+            message = f"a {body['kind']} has no name; write metadata.name"
+        return None, refusal("DS005", message, place(draft.base))
+    key = key_of(body)
+    namespaced = _namespaced(key, defined)
+    finding = None
+    added: dict[Path, Default] = {}
+    if namespaced is False:
+        # The API server drops a namespace that a cluster-wide object names.
+        key = replace(key, namespace="")
+    elif namespaced and not key.namespace and defaults.namespace:
+        key = replace(key, namespace=defaults.namespace.value)
+        added["metadata", "namespace"] = defaults.namespace
+    elif namespaced and not key.namespace:
+        advice = "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in gitops-ds.yaml"
+        finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
+    added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
+    agent = draft.agent or (key.name if key.is_daemonset else "")
+    if key.is_daemonset and agent in defaults.classes:
+        added["metadata", "annotations", names.CLASS] = defaults.classes[agent]
+    set_by = dict(draft.set_by)
+    for path, default in added.items():
+        if (changed := _with(body, path, default.value)) is not body:
+            body = changed
+            set_by |= {path: (default.at,)} if default.at else {}
+    manifest = Manifest(
+        key=key,
+        body=body,
+        digest=draft.digest if draft.digest and body is draft.body else content_hash.digest(body),
+        origin=Origin(draft.base, set_by),
+        agent=agent,
+        variant=draft.variant,
+        depends_on=draft.depends_on,
+        scope_unknown=namespaced is None and not key.namespace,
+    )
+    return manifest, finding
+
+
+def _defined_here(drafts: Iterable[Draft]) -> dict[tuple[str, str], bool]:
+    """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have a namespace."""
+    found = {}
+    for draft in drafts:
+        if draft.body["kind"] == "CustomResourceDefinition" and group_of(draft.body) == "apiextensions.k8s.io":
+            spec = draft.body.get("spec")
+            kinds = spec.get("names") if isinstance(spec, Mapping) else None
+            if isinstance(spec, Mapping) and isinstance(kinds, Mapping):
+                found[str(spec.get("group")), str(kinds.get("kind"))] = spec.get("scope") == "Namespaced"
+    return found
+
+
+def _namespaced(key: Key, defined: Mapping[tuple[str, str], bool]) -> bool | None:
+    """Whether objects of the kind have a namespace; None where only the cluster knows."""
+    known = builtin_resources.RESOURCES.get((key.group, key.kind))
+    return known.namespaced if known else defined.get((key.group, key.kind))
+
+
+def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:
+    """A copy of the body with the value at the path; the body itself where something stands there already."""
+    step = str(path[0])
+    old = body.get(step)
+    if len(path) == 1:
+        return {**body, step: value} if old in (None, "") else body
+    inner = old or {}
+    changed = _with(inner, path[1:], value) if isinstance(inner, dict) else inner
+    return body if changed is inner else {**body, step: changed}
+
+
+def _has_values(body: Body) -> bool:
+    return bool(body.get("data") or body.get("stringData"))

@@ -1,0 +1,65 @@
+"""What variants.yaml expects of an agent's DaemonSets, held against their affinities as they came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.render import selector_coverage, variants
+from gitops_ds.render.agent import Agent, Surroundings
+from gitops_ds.render.parsed_objects import Draft
+from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
+
+_LINUX: Terms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
+
+
+def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterator[Finding]:
+    """A finding with a node's labels for each pair of variants that share a node, and for an expected node without any.
+
+    Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes that are said to get none.
+    """
+    found = around.layout
+    wanted, _ = variants.read(agent.variants, found, around.facts)
+    if all(variant.absent or variant.at is None for variant in wanted):
+        return
+    ignored: Terms = (around.facts.ignore,) if around.facts.ignore else ()
+    places = {variant.name: found.place(variant.at) for variant in wanted if variant.at}
+    never = {variant.name: variant.terms for variant in wanted if variant.never}
+    universe, findings = _universe(agent, around)
+    yield from findings
+    for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
+        parts = {
+            d.variant: selector_coverage.terms_of_daemonset(d.body) for d in drafts if d.base == document and d.variant
+        } | never
+        for overlap in selector_coverage.find_overlaps(parts, ignored):
+            message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {overlap.node}"
+            yield refusal("DS602", message, places[overlap.second])
+        gap = selector_coverage.find_gap(universe, parts.values(), ignored) if universe else None
+        if gap:
+            message = f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
+            place = found.place(agent.variants.at("expect", "coverage"))
+            yield refusal("DS603", message, place)
+
+
+def counted(agent: Agent, around: Surroundings) -> tuple[Terms, Terms] | None:
+    """The nodes that `expect` counts on, and those that a variant says get no pod; None where nothing is expected here."""
+    universe = _universe(agent, around)[0] if agent.variants.value else ()
+    if not universe:
+        return None
+    wanted, _ = variants.read(agent.variants, around.layout, around.facts)
+    return universe, tuple(term for variant in wanted if variant.never for term in variant.terms)
+
+
+def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:
+    """The nodes that `expect` counts on; none where it says nothing."""
+    wanted = agent.variants.section("expect").get("coverage")
+    match wanted:
+        case "all-linux-nodes":
+            return _LINUX, []
+        case "all-nodes":
+            return EVERYWHERE, []
+        case Mapping():
+            return variants.nodes_of(wanted, agent.variants.at("expect", "coverage"), around.layout, around.facts)
+        case _:
+            return (), []

@@ -1,0 +1,121 @@
+"""An agent's config/ files as an immutable ConfigMap whose name ends in the hash of its content.
+
+So a change of a file is a change of the pod template: it rolls like one, and going back finds the old content still there.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.objects import Path
+from gitops_ds.render.parsed_objects import Draft
+from gitops_ds.render.traced_values import Scalar, Tree
+
+# https://kubernetes.io/docs/concepts/configuration/configmap/: letters of a key, and 1 MiB for all of it.
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_MOST_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The content of an agent's config/ folder: what the ConfigMap holds, its name, and the file that stands for it."""
+
+    agent: str
+    name: str
+    content: Mapping[str, Any]
+    file: str
+
+    def draft(self, namespace: str) -> Draft:
+        """The ConfigMap in a namespace (empty: the default one)."""
+        metadata = {"name": self.name} | ({"namespace": namespace} if namespace else {})
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata | {"labels": {names.CONTENT_NAMED: self.agent}},
+            "immutable": True,
+            **self.content,
+        }
+        pointer = Pointer(self.file, 0, ())
+        folder = str(PurePosixPath(self.file).parent)
+        files: dict[Path, tuple[Pointer, ...]] = {
+            (section, key): (Pointer(f"{folder}/{key}", 0, ()),)
+            for section in ("data", "binaryData")
+            for key in self.content.get(section, ())
+        }
+        return Draft(body, pointer, files, self.agent)
+
+
+def of_folder(agent: str, files: Mapping[PurePosixPath, bytes]) -> tuple[Config | None, list[Finding]]:
+    """The ConfigMap's content; None for an empty folder. Files that no ConfigMap can hold are findings."""
+    data: dict[str, str] = {}
+    binary: dict[str, str] = {}
+    findings = []
+    for path, content in sorted(files.items()):
+        place = Place(str(path), 1, 1)
+        if len(path.parts) > 4:
+            findings.append(refusal("DS801", "a ConfigMap has no folders; put the file into config/ itself", place))
+        elif not _KEY.fullmatch(path.name):
+            message = f"a ConfigMap's key can't be {path.name!r}; use letters, digits, dot, dash and underscore"
+            findings.append(refusal("DS011", message, place))
+        else:
+            try:
+                data[path.name] = content.decode()
+            except UnicodeDecodeError:
+                binary[path.name] = base64.b64encode(content).decode()
+    if sum(map(len, files.values())) > _MOST_BYTES:
+        findings.append(refusal("DS801", "config/ holds more than 1 MiB, which no ConfigMap takes", Place(str(min(files)), 1, 1)))
+    held = ({"data": data} if data else {}) | ({"binaryData": binary} if binary else {})
+    if not held:
+        return None, findings
+    return Config(agent, f"{agent}-{content_hash.digest(held)[:10]}", held, str(min(files))), findings
+
+
+def point_to(daemonset: Tree, config: Config) -> tuple[Tree, bool]:
+    """The traced DaemonSet with every reference to the ConfigMap `<agent>` naming the content, and whether there was one."""
+    spec = daemonset
+    for step in ("spec", "template", "spec"):
+        spec = spec.get(step) if isinstance(spec, dict) else None
+    found = [holder for holder in _references(spec) if holder.get("name") == config.agent]
+    if not found:
+        return daemonset, False
+    ids = {id(holder) for holder in found}
+    at = Pointer(config.file, 0, ())
+
+    def walk(tree: Tree) -> Tree:
+        if isinstance(tree, dict):
+            copy = {key: walk(value) for key, value in tree.items()}
+            if id(tree) in ids:
+                old = tree["name"]
+                copy["name"] = Scalar(config.name, (at, *(old.set_by if isinstance(old, Scalar) else ())))
+            return copy
+        return [walk(value) for value in tree] if isinstance(tree, list) else tree
+
+    return walk(daemonset), True
+
+
+def _references(pod_spec: Tree) -> list[dict[str, Any]]:
+    """The mappings of a pod's spec that name a ConfigMap under `name`."""
+    found = []
+    for volume in _entries(pod_spec, "volumes"):
+        found.append(volume.get("configMap"))
+        found += [source.get("configMap") for source in _entries(volume.get("projected"), "sources")]
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in _entries(pod_spec, group):
+            found += [source.get("configMapRef") for source in _entries(container, "envFrom")]
+            for variable in _entries(container, "env"):
+                source = variable.get("valueFrom")
+                found.append(source.get("configMapKeyRef") if isinstance(source, dict) else None)
+    return [holder for holder in found if isinstance(holder, dict)]
+
+
+def _entries(tree: Tree, key: str) -> Sequence[dict[str, Any]]:
+    entries = tree.get(key) if isinstance(tree, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -1,0 +1,245 @@
+"""What a kustomization.yaml names, so that we know what it is made of, and that nothing of it is somewhere else. Pure.
+
+Fields: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.objects import Path
+from gitops_ds.yaml import parser
+from gitops_ds.yaml.parser import Document
+from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
+
+REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
+
+# A list of texts, each a file, a directory with a kustomization, or (where kustomize allows it) YAML on several lines.
+_LISTS = (
+    "resources",
+    "bases",
+    "components",
+    "crds",
+    "configurations",
+    "generators",
+    "transformers",
+    "validators",
+    "patchesstrategicmerge",
+)
+_WITH_PATH = ("patches", "patchesjson6902", "replacements")
+_GENERATORS = ("configmapgenerator", "secretgenerator")
+PLUGINS = ("generators", "transformers", "validators")
+# Where the plugins that come with kustomize take files, which they load as kustomize itself does: also from a URL.
+_GIVES_KEYS = ("files", "envs", "env")
+_FETCHED = (*_GIVES_KEYS, "path", "paths", "resources", "url", "repo", "valuesfile", "chart")
+_HELM = ("helmcharts", "helmchartinflationgenerator")
+# What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a query, a well-known host.
+_REMOTE = re.compile(
+    r"^[A-Za-z][A-Za-z0-9+.-]*:|::|^[^/]*@[^/]*[:/]|\?|^(?:www\.)?(?:github\.com|gitlab\.com|bitbucket\.org|dev\.azure\.com)[/:]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A text that names something, and the way to it in the file."""
+
+    text: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kustomization:
+    """A parsed kustomization file: what it names. A `component` is a part of others, never built by itself."""
+
+    file: PurePosixPath
+    names: tuple[Named, ...] = ()
+    component: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Reached:
+    """All that a kustomization is made of, over all its parts, and what is wrong with that."""
+
+    files: set[PurePosixPath] = field(default_factory=set)
+    resources: list[PurePosixPath] = field(default_factory=list)
+    patches: list[PurePosixPath] = field(default_factory=list)
+    directories: set[PurePosixPath] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]) -> dict[PurePosixPath, Kustomization]:
+    """The kustomizations by their directory; those below a directory whose name begins with a dot are not looked at."""
+    found: dict[PurePosixPath, Kustomization] = {}
+    named = [path for path in files if path.name in KUSTOMIZATIONS]
+    for path in sorted(named, key=lambda path: KUSTOMIZATIONS.index(path.name)):
+        hidden = any(part.startswith(".") for part in path.parts)
+        if not hidden and not skip(path) and path.parent not in found:
+            found[path.parent] = read(path, files[path])
+    return dict(sorted(found.items()))
+
+
+def read(file: PurePosixPath, data: bytes) -> Kustomization:
+    """The file's meaning; a finding where it is no single mapping, or asks for Helm (which would fetch a chart)."""
+    parsed = parser.read(str(file), data)
+    if parsed.findings and any(f.refused for f in parsed.findings):
+        return Kustomization(file, findings=tuple(parsed.findings))
+    values = [d.value for d in parsed.documents if d.value is not None]
+    if len(values) != 1 or not isinstance(values[0], dict):
+        message = "a kustomization file holds one document, a mapping; see https://kubectl.docs.kubernetes.io"
+        return Kustomization(file, findings=(refusal(UNREADABLE, message, parser.place(str(file), data, 0, ())),))
+    value = values[0]
+    message = "Helm charts in a kustomization are not rendered: name the chart under helm: in the agent's source.yaml instead"
+    helm = tuple(
+        refusal(UNREADABLE, message, parser.place(str(file), data, 0, (key,), key=True)) for key in value if key.lower() in _HELM
+    )
+    return Kustomization(file, tuple(_named(value)), value.get("kind") == "Component", helm)
+
+
+def _named(value: Mapping[str, Any]) -> Iterator[Named]:
+    for key, entry in value.items():
+        # Go's JSON, by which kustomize reads, takes a field's name in any case.
+        name = key.lower()
+        if name == "openapi" and isinstance(entry, dict):
+            yield from _text(entry, (key,), "path")
+        for index, item in enumerate(entry if isinstance(entry, list) else ()):
+            at: Path = (key, index)
+            if name in _LISTS and isinstance(item, str):
+                yield Named(item, at)
+            elif name in _WITH_PATH and isinstance(item, dict):
+                yield from _text(item, at, "path")
+            elif name in _GENERATORS and isinstance(item, dict):
+                yield from _text(item, at, "env")
+                yield from _sources(item, at)
+
+
+def _text(value: Mapping[str, Any], at: Path, wanted: str) -> Iterator[Named]:
+    for key, text in value.items():
+        if key.lower() == wanted and isinstance(text, str):
+            yield Named(text, (*at, key))
+
+
+def _sources(value: Mapping[str, Any], at: Path) -> Iterator[Named]:
+    """The files of a generator: `path`, or `key=path`."""
+    for key, entries in value.items():
+        if key.lower() in {"files", "envs"} and isinstance(entries, list):
+            for index, text in enumerate(entries):
+                if isinstance(text, str):
+                    yield Named(text.partition("=")[2] or text, (*at, key, index))
+
+
+def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]:
+    """What the kustomizations of these files name, as paths: also in files of the plugins that come with kustomize."""
+    for directory, one in find(files, lambda _: False).items():
+        for named in one.names:
+            if (path := _joined(directory, named.text)) is None:
+                continue
+            yield path
+            if str(named.path[0]).lower() in PLUGINS and path in files:
+                for text, _, _ in plugin_texts(str(path), files[path]):
+                    yield from filter(None, (_joined(at, text.partition("=")[2] or text) for at in (directory, path.parent)))
+
+
+def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]:
+    """Every text in the configuration of a plugin, with its document and the way to it."""
+    for document in parser.read(file, data).documents:
+        for text, path in _texts(document.value, ()):
+            yield text, document, path
+
+
+def _fetching(
+    here: Kustomization, named: Named, target: PurePosixPath | None, files: Mapping[PurePosixPath, bytes], *, strict: bool
+) -> Iterator[Finding]:
+    """A refusal for each URL in the configuration of a plugin, in a file or written in place."""
+    inline = "\n" in named.text
+    if not inline and target not in files:
+        return
+    file, data = (str(here.file), named.text.encode()) if inline or target is None else (str(target), files[target])
+    for text, document, path in plugin_texts(file, data):
+        keys = {str(step).lower() for step in path}
+        value = text.partition("=")[2] if not keys.isdisjoint(_GIVES_KEYS) and "=" in text.partition(":")[0] else text
+        if not (_REMOTE.search(value) if not keys.isdisjoint(_FETCHED) else strict and "://" in text):
+            continue
+        said = f"{value.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+        if inline:
+            yield _refused(REMOTE, said, here, named, files)
+        else:
+            yield refusal(REMOTE, said, parser.place(file, data, document.index, path))
+
+
+def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
+    if isinstance(value, str):
+        yield value, at
+    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
+        yield from _texts(inner, (*at, key))
+
+
+def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
+    """The directories to be built: those that no other kustomization names, components excepted."""
+    used = {_joined(directory, named.text) for directory, k in found.items() for named in k.names}
+    return [directory for directory, k in found.items() if directory not in used and not k.component]
+
+
+def reach(
+    top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], files: Mapping[PurePosixPath, bytes], *, strict: bool = False
+) -> Reached:
+    """Follows the names from one kustomization through all its parts; whatever is remote or not there is refused.
+
+    `strict`: in the configuration of plugins any URL is refused, not only where one of those that are built in would fetch it.
+    """
+    result = Reached()
+    waiting = [(top, False)]
+    visited = set[tuple[PurePosixPath, bool]]()
+    while waiting:
+        # What a folder named by `generators:` and the like makes is configuration of plugins.
+        directory, of_plugin = waiting.pop()
+        if (directory, of_plugin) in visited:
+            continue
+        visited.add((directory, of_plugin))
+        result.directories.add(directory)
+        here = found[directory]
+        result.files.add(here.file)
+        result.findings += here.findings
+        if of_plugin and strict and b"://" in files[here.file]:
+            said = "it configures plugins and holds a URL, which could be fetched here: commit a copy, and name that"
+            result.findings.append(refusal(REMOTE, said, Place(str(here.file), 1, 1)))
+        for named in here.names:
+            target = _joined(directory, named.text)
+            configures = of_plugin or str(named.path[0]).lower() in PLUGINS
+            if configures:
+                result.findings += _fetching(here, named, target, files, strict=strict)
+            if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
+                continue
+            if _REMOTE.search(named.text):
+                said = (
+                    f"{named.text.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+                )
+                result.findings.append(_refused(REMOTE, said, here, named, files))
+            elif target is not None and target in found:
+                waiting.append((target, configures))
+            elif target is not None and target in files:
+                result.files.add(target)
+                if (part := str(named.path[0]).lower()) in ("resources", "bases"):
+                    result.resources.append(target)
+                elif part.startswith("patches"):
+                    # The parts are walked from the top down, so the patches of a base come before those of what uses it.
+                    result.patches.insert(0, target)
+            else:
+                said = f"there is no file {named.text!r}, and no directory of that name with a kustomization.yaml"
+                result.findings.append(_refused(MISSING, said, here, named, files))
+    return result
+
+
+def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
+    whole = posixpath.normpath(posixpath.join(str(directory), text))
+    return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
+
+
+def _refused(rule: str, message: str, here: Kustomization, named: Named, files: Mapping[PurePosixPath, bytes]) -> Finding:
+    return refusal(rule, message, parser.place(str(here.file), files[here.file], 0, named.path))

@@ -1,0 +1,104 @@
+"""Typed references: a scalar that is just `${name}` becomes the parameter's value as it is, inside a longer text it becomes text.
+
+`$${name}` is a literal `${name}`. The kubelet's `$(VAR)` and a shell's `${VAR:-x}` are no references and stay. Keys are never
+looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.render import traced_values
+from gitops_ds.render.traced_values import Scalar, Tree
+
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A reference to a name that has no value, and where it stands."""
+
+    name: str
+    at: Pointer
+
+
+@dataclass(slots=True)
+class Scope:
+    """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while references are resolved.
+
+    `silent` names have no value either, but somebody has been told already.
+    """
+
+    values: Mapping[str, Tree]
+    silent: frozenset[str] = frozenset()
+    used: set[str] = field(default_factory=set)
+    undefined: list[Undefined] = field(default_factory=list)
+
+    def resolve(self, tree: Tree) -> Tree:
+        """The tree with every reference replaced; what is undefined stays as it was written."""
+        if isinstance(tree, dict):
+            return {key: self.resolve(item) for key, item in tree.items()}
+        if isinstance(tree, list):
+            return [self.resolve(item) for item in tree]
+        if isinstance(tree, Scalar) and isinstance(tree.value, str) and "${" in tree.value:
+            return self._scalar(tree, tree.value)
+        return tree
+
+    def _scalar(self, scalar: Scalar, text: str) -> Tree:
+        whole = _REFERENCE.fullmatch(text)
+        if whole and not whole[1]:
+            return _placed(self._value(whole[2], scalar), scalar.set_by)
+        pointers: list[Pointer] = []
+
+        def replacement(match: re.Match[str]) -> str:
+            if match[1]:
+                return "${" + match[2] + "}"
+            value = self._value(match[2], scalar)
+            if value is scalar:
+                return match[0]
+            pointers.extend(pointer for _, part in traced_values.scalars(value) for pointer in part.set_by)
+            return _as_text(traced_values.plain(value))
+
+        return Scalar(_REFERENCE.sub(replacement, text), (*dict.fromkeys(pointers), *scalar.set_by))
+
+    def _value(self, name: str, scalar: Scalar) -> Tree:
+        if name in self.values:
+            self.used.add(name)
+            return self.values[name]
+        self.used.add(name)
+        if name not in self.silent:
+            self.undefined.append(Undefined(name, scalar.set_by[0]))
+        return scalar
+
+
+def names(value: Any) -> Iterator[str]:
+    """Every name that the value refers to."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from names(item)
+    elif isinstance(value, str):
+        yield from (match[2] for match in _REFERENCE.finditer(value) if not match[1])
+
+
+def _placed(value: Tree, template: tuple[Pointer, ...]) -> Tree:
+    """The value with the template's place behind who set it."""
+    if isinstance(value, dict):
+        return {key: _placed(item, template) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_placed(item, template) for item in value]
+    if isinstance(value, Scalar):
+        return value if value.set_by == template else Scalar(value.value, (*value.set_by, *template))
+    return value
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,134 @@
+"""helm's complaints as findings: in one sentence, at the line of the repository that they are about. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from gitops_ds.model.chart import Chart, Remote
+from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.objects import Path
+from gitops_ds.yaml import parser
+from gitops_ds.yaml.provenance import helm
+
+RULE = "DS801"
+_MOST = 500
+_SEVERAL = 10
+Files = Mapping[PurePosixPath, bytes]
+
+# A file of a chart with a line, as Go's templates write it: CHART/templates/x.yaml:12:20
+_AT_LINE = re.compile(r"([\w.+-]+(?:/[\w.+-]+)+):(\d+)(?::(\d+))?")
+_NO_YAML = re.compile(r"YAML parse error on ([^\s:]+): (.*)", re.DOTALL)
+_MISSING = re.compile(r"missing in charts/ directory: (.*)")
+_SCHEMA = "values don't meet the specifications of the schema"
+# `- at '/image/tag': got number, want string` since 3.18, `- image.tag: Invalid type. …` before.
+_SCHEMA_LINE = re.compile(r"^\s*- (?:at '(?P<pointer>/[^']*|)'|(?P<dotted>[\w.()-]+)): (?P<words>.*)$")
+_IN_FILE = re.compile(
+    r"(?:failed to parse|cannot (?:load|unmarshal)|error (?:parsing|reading)) ([^\s:]+)[^\n]*?(?:line (\d+))?: ([^\n]*)$"
+)
+_AT_TEMPLATE = re.compile(r"^(?:execution|parse) error at \([^)]*\): ")
+_DEEPEST = re.compile(r".* at <(.*?)>: (.*)", re.DOTALL)
+
+
+def findings(said: str, chart: Chart, files: Files, root: str) -> tuple[Finding, ...]:
+    """What helm said on stderr, as refused findings; `root` is the directory that holds our copy."""
+    words = _in_repository(_error(said), chart, root)
+    if _SCHEMA in words and (found := list(_of_schema(words, chart, files))):
+        return tuple(found[:_SEVERAL])
+    if made := _NO_YAML.search(words):
+        file = helm.file_of(chart, made[1], files)
+        message = f"what {made[1]} makes is no YAML: {_plain(made[2])}; helm template --debug shows it"
+        return (refusal(RULE, message, Place(str(file)) if file else _at_chart(chart, files)),)
+    if missing := _MISSING.search(words):
+        message = f"the chart needs {missing[1]}, and nothing is fetched: run helm dependency build, and commit charts/"
+        return (refusal(RULE, message, _dependencies(chart, files)),)
+    place = _named_line(words, chart, files) or _at_chart(chart, files)
+    deepest = _DEEPEST.fullmatch(words)
+    words = f"at {deepest[1]}: {deepest[2]}" if deepest else _AT_TEMPLATE.sub("", words)
+    return (refusal(RULE, _plain(f"helm can't render the chart: {words}"), place),)
+
+
+def sentence(said: str, root: str) -> str:
+    """helm's own last sentence without the paths of our copy; at most 500 characters."""
+    return _plain(_error(said).replace(f"{root}/", "").replace(root, ".")) or "it says nothing"
+
+
+def _error(said: str) -> str:
+    """What stands behind the last `Error: ` at the begin of a line; all of it where there is none."""
+    parts = re.split(r"^Error: ", said, flags=re.MULTILINE)
+    return parts[-1].replace("Use --debug flag to render out invalid YAML", "").strip()
+
+
+def _plain(words: str) -> str:
+    return "".join(c for c in " ".join(words.split()) if c.isprintable())[:_MOST]
+
+
+def _in_repository(words: str, chart: Chart, root: str) -> str:
+    """The words with the names of our files instead of those of the copy."""
+    names = [*map(str, chart.values_files), f"{chart.file}"]
+    for number, name in enumerate(names):
+        words = words.replace(f"{root}/values/{number}", name)
+    where = chart.where.name if isinstance(chart.where, Remote) else str(chart.where)
+    folder = str(PurePosixPath(where).parent) if where.endswith(".tgz") else where
+    return words.replace(f"{root}/chart.tgz", where).replace(f"{root}/chart", folder).replace(f"{root}/", "").replace(root, ".")
+
+
+def _of_schema(words: str, chart: Chart, files: Files) -> Iterator[Finding]:
+    """One finding for each value that the chart's values.schema.json refuses."""
+    for line in words.splitlines():
+        if found := _SCHEMA_LINE.match(line):
+            if found["dotted"] is not None:
+                steps = [] if found["dotted"] == "(root)" else found["dotted"].split(".")
+            else:
+                steps = [part.replace("~1", "/").replace("~0", "~") for part in found["pointer"].split("/")[1:]]
+            name = ".".join(steps) or "the values"
+            message = f"the chart's values.schema.json refuses {name}: {found['words']}"
+            yield refusal(RULE, _plain(message), _of_value(steps, chart, files))
+
+
+def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:
+    """Where the value is set; where nobody sets it, where `values` stand, or the chart is named."""
+    for layer in helm.layers(chart, files):
+        value, path = layer.value, layer.path
+        for step in steps:
+            at: str | int = int(step) if isinstance(value, list) and step.isdigit() else step
+            if isinstance(value, Mapping) and at in value:
+                value = value[str(at)]
+            elif isinstance(value, list) and isinstance(at, int) and at < len(value):
+                value = value[at]
+            else:
+                break
+            path = (*path, at)
+        else:
+            if steps and PurePosixPath(layer.file) in files:
+                return parser.place(layer.file, files[PurePosixPath(layer.file)], 0, path)
+    return _at_source(chart, files, ("helm", "values") if chart.values else ("helm", "chart"), key=True)
+
+
+def _named_line(words: str, chart: Chart, files: Files) -> Place | None:
+    """The deepest place that the words name, in a file of ours."""
+    found = None
+    for name, line, column in _AT_LINE.findall(words):
+        file = helm.file_of(chart, name, files)
+        if file is not None:
+            # Go counts columns from 0.
+            found = Place(str(file), int(line), int(column) + 1 if column else 1)
+    if found is None and (named := _IN_FILE.search(words)) and PurePosixPath(named[1]) in files:
+        line = int(named[2] or 0)
+        return Place(named[1], line, 1 if line else 0)
+    return found
+
+
+def _dependencies(chart: Chart, files: Files) -> Place:
+    if not isinstance(chart.where, Remote) and (file := chart.where / "Chart.yaml") in files:
+        return parser.place(str(file), files[file], 0, ("dependencies",), key=True)
+    return _at_chart(chart, files)
+
+
+def _at_chart(chart: Chart, files: Files) -> Place:
+    return _at_source(chart, files, ("helm", "chart"))
+
+
+def _at_source(chart: Chart, files: Files, path: Path, *, key: bool = False) -> Place:
+    return parser.place(str(chart.file), files[chart.file], 0, path, key=key) if chart.file in files else Place(str(chart.file))

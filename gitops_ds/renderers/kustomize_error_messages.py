@@ -1,0 +1,47 @@
+"""kustomize's complaints: in one sentence, at the line of the repository that they are about. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from gitops_ds.model.finding import Place
+from gitops_ds.render.kustomization import Kustomization
+from gitops_ds.yaml import parser
+
+Files = Mapping[PurePosixPath, bytes]
+
+_KLOG = re.compile(r'^E\d{4} .*?\] "command failed" err="(?P<words>.*)"$', re.DOTALL)
+_FIELD = re.compile(r'unknown field "([^"]+)"')
+# Files as it names them: from 'a.yaml', in File: a.yaml, path: a.yaml
+_FILE = re.compile(r"""(?:'|"|(?:File|path): ?)([\w./-]+\.(?:ya?ml|json))\b""")
+_LINE = re.compile(r"yaml: line (\d+)")
+
+
+def sentence(words: str, root: str) -> str:
+    """Its own last sentence, without the paths of our copy `root` and kubectl's log prefix; at most 500 characters."""
+    lines = [line for line in words.strip().splitlines() if line.strip() and not line.startswith("# Warning")]
+    text = " ".join(lines[-3:]) if lines else "it says nothing"
+    if klog := _KLOG.match(text):
+        text = klog["words"].replace('\\"', '"').replace("\\n", " ")
+    text = text.removeprefix("Error: ").replace(f"{root}/", "").replace(root, ".").replace(posixpath.dirname(root), ".")
+    return "".join(c for c in text if c.isprintable())[:500]
+
+
+def place(said: str, of: Kustomization, files: Files) -> Place:
+    """The key, the file or the entry that the sentence names; the kustomization's file where it names none."""
+    own = str(of.file)
+    if (field := _FIELD.search(said)) and "ustomization" in said:
+        return parser.place(own, files[of.file], 0, (field[1],), key=True)
+    for name in reversed(_FILE.findall(said)):
+        file = PurePosixPath(posixpath.normpath(posixpath.join(str(of.file.parent), name)))
+        file = file if file in files else PurePosixPath(name)
+        if file in files and file != of.file:
+            line = _LINE.search(said)
+            if line:
+                return Place(str(file), int(line[1]), 1)
+            entry = next((named.path for named in of.names if posixpath.basename(named.text) == file.name), None)
+            return parser.place(own, files[of.file], 0, entry) if entry else Place(str(file))
+    return Place(own)

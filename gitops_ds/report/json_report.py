@@ -1,0 +1,55 @@
+"""Findings as the JSON document of the contract, schemas/check-report.schema.json. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.model import names
+from gitops_ds.model.finding import Finding, Severity
+from gitops_ds.model.objects import Key, show_path
+from gitops_ds.report.findings import About, Report, dumps
+
+
+def as_json(report: Report, about: About) -> str:
+    """The document, as text."""
+    from gitops_ds.report import comment_data
+
+    count = report.count()
+    return dumps(
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "CheckReport",
+            "summary": {**{s.value: count[s] for s in Severity}, "files": len(report.files), "objects": len(report.checked)},
+            "findings": [_one(*pair) for pair in zip(report.findings, report.fingerprints, strict=True)],
+            **report.document,
+            "page": comment_data.of(report, about),
+        }
+    )
+
+
+def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    place, end, key = finding.place, finding.end, finding.object
+    told: dict[str, Any] = {"rule": finding.rule, "severity": finding.severity.value, "message": finding.message}
+    if place:
+        last = end or place
+        told |= {"file": place.file, "line": place.line, "column": place.column, "endLine": last.line, "endColumn": last.column}
+    else:
+        told |= {"file": "", "line": 0, "column": 0}
+    if key:
+        told["object"] = _object(key)
+    if finding.other:
+        other, there = finding.other
+        told["other"] = {"object": _object(other)}
+        if there:
+            told["other"] |= {"file": there.file, "line": there.line, "column": there.column}
+    told |= {"environment": finding.cluster, "path": show_path(finding.path), "fingerprint": fingerprint}
+    if finding.fix:
+        told["fix"] = {"description": finding.fix.words, "safe": finding.fix.safe}
+    return told
+
+
+def _object(key: Key) -> dict[str, str]:
+    served_as = builtin_resources.RESOURCES.get((key.group, key.kind))
+    version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
+    return {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}

@@ -1,0 +1,128 @@
+"""A process of our own program for work on what a repository says: with limits of time and memory, and ended with all it started.
+
+What it is asked and what it answers lies in files without a name; both ends are this program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, NoReturn
+
+from gitops_ds.sandbox import confine, memory
+
+MIB: Final = 1 << 20
+_NO_MEMORY, _TOO_LONG = 98, 99  # exit codes
+# Where our program and its caches are, and what git needs at its start; no credential is among them.
+_KEPT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "PYTHONPATH",
+    "GITOPS_DS_CACHE",
+    "XDG_CACHE_HOME",
+    memory.VARIABLE,
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_LAST = 8192  # bytes at the end of what it writes beside
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`seconds` from start to end; `memory` of its data and the length of the `answer` in bytes."""
+
+    seconds: float
+    memory: int
+    answer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the process answered, or as `problem` why it did not. `last` is the last line that it wrote to stderr."""
+
+    data: bytes = b""
+    problem: str = ""
+    last: str = ""
+    timed_out: bool = False
+
+
+async def call(module: str, request: bytes, limits: Limits, *, private: bool = False) -> Answer:
+    """Runs the module as a program on the request. Raises OSError when no process can be started.
+
+    What is `private` lies in memory instead of files, and nothing that the program wrote beside is told.
+    """
+    environment = {name: os.environ[name] for name in (*_KEPT, *_PROXIES, *map(str.lower, _PROXIES)) if name in os.environ}
+    command = (sys.executable, "-P", "-m", module, str(limits.memory), str(limits.answer))
+    with _nameless(private) as asked, _nameless(private) as answered, _nameless(private) as said:
+        asked.write(request)
+        asked.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asked, stdout=answered, stderr=said, env=environment, start_new_session=True
+        )
+        try:
+            code = await asyncio.wait_for(process.wait(), limits.seconds)
+        except TimeoutError:
+            return Answer(problem=f"takes more than {limits.seconds:g} s", last="" if private else _last_line(said), timed_out=True)
+        finally:
+            if process.returncode is None:
+                # What it started has asked the kernel to end with it.
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        last = "" if private else _last_line(said)
+        if code == 0:
+            answered.seek(0)
+            return Answer(answered.read(), last=last)
+        if code == _TOO_LONG:
+            return Answer(problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last)
+        if code == _NO_MEMORY or code < 0:
+            return Answer(problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last)
+        return Answer(problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}")
+
+
+def _nameless(private: bool) -> IO[bytes]:
+    return os.fdopen(os.memfd_create("gitops-ds"), "w+b") if private else tempfile.TemporaryFile()
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST))
+    lines = file.read().decode("utf-8", "replace").split("\n")
+    return next((line for line in reversed(lines) if line), "")
+
+
+def serve(work: Callable[[bytes], bytes]) -> NoReturn:
+    """The main function of such a module: answers the request within the limits, and ends the process."""
+    most, answer = int(sys.argv[1]), int(sys.argv[2])
+    confine.die_with_parent()
+    # The kernel takes this process before the service when the pod's memory ends.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    # Only the soft limit: programs that it starts have shares of their own.
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        data = work(sys.stdin.buffer.read())
+        if len(data) > answer:
+            os._exit(_TOO_LONG)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except MemoryError:
+        os._exit(_NO_MEMORY)
+    os._exit(0)  # nothing is left to be cleaned up but memory
+
+
+def note(line: str) -> None:
+    """Says on stderr what is looked at now, so that it is known when the process is ended."""
+    with contextlib.suppress(OSError):
+        os.write(2, line.replace("\n", " ").encode("utf-8", "backslashreplace") + b"\n")

@@ -1,0 +1,99 @@
+"""How much memory there is for the work on a repository: shares of the limit of our cgroup, which is the pod's."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from gitops_ds.model.repository_limits import MIB
+
+VARIABLE: Final = "GITOPS_DS_MEMORY_LIMIT"  # bytes
+_ROOT = Path("/")
+# cgroup v1 has no word for "no limit": a number near 2**63, rounded to pages.
+_NO_LIMIT = 1 << 60
+_SMALLEST = 256 * MIB  # of less no shares can be made: helm alone needs 96 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Shares in bytes: for the process that prepares a commit, for each program that renders, for git while it fetches.
+
+    `snapshot` is for all files that are read of one commit, `answers` for what all repositories together make of theirs.
+    `programs` is how many may render at once, `fetches` how many repositories may be fetched at once. All at their limits leave a
+    fifth of a pod's limit to the service itself.
+    """
+
+    worker: int
+    program: int
+    git: int
+    snapshot: int
+    answers: int
+    programs: int
+    fetches: int
+
+
+_MOST_FETCHES = 4
+UNLIMITED = Budget(1024 * MIB, 2048 * MIB, 1024 * MIB, 64 * MIB, 64 * MIB, 2, _MOST_FETCHES)
+
+
+def budget(limit: int | None) -> Budget:
+    """The shares of a limit in bytes; None: there is none."""
+    if limit is None:
+        return UNLIMITED
+    whole = max(limit, _SMALLEST)
+    worker = min(whole * 10 // 32, UNLIMITED.worker)
+    program = min(whole * 9 // 32, UNLIMITED.program)
+    git = min(whole * 6 // 32, UNLIMITED.git)
+    programs = 1 if whole < 6144 * MIB else 2
+    return Budget(
+        worker=worker,
+        program=program,
+        git=git,
+        snapshot=min(whole // 16, UNLIMITED.snapshot),
+        answers=min(whole // 16, UNLIMITED.answers),
+        programs=programs,
+        fetches=max(1, min((whole * 4 // 5 - worker - program * programs) // git, _MOST_FETCHES)),
+    )
+
+
+@lru_cache(maxsize=1)
+def here() -> Budget:
+    """The shares of this process: of what the environment says (the container's limit), else of the cgroup's limit."""
+    said = os.environ.get(VARIABLE, "")
+    return budget(int(said) if said.isdigit() and len(said) < 20 and int(said) else cgroup_limit())
+
+
+def cgroup_limit(root: Path = _ROOT) -> int | None:
+    """The least limit of our cgroup and those above it, in bytes; v2 and v1. None where there is none.
+
+    https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            found += _limits(root / "sys/fs/cgroup", path, "memory.max")
+        elif "memory" in controllers.split(","):
+            found += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+    return min(found, default=None)
+
+
+def _limits(mounted: Path, path: str, name: str) -> list[int]:
+    """Of each group from the top down; in a container the path may be that of the host, where only the top is found."""
+    found, at = [], mounted
+    for part in ("", *Path(path.lstrip("/")).parts):
+        at = at / part
+        try:
+            text = (at / name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) < _NO_LIMIT:
+            found.append(int(text))
+    return found

@@ -1,0 +1,203 @@
+"""The service: the scheduled deployer loop and the controller core, put together and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitops_ds import errors
+from gitops_ds.client import connect
+from gitops_ds.client.connect import Connection
+from gitops_ds.client.fence import Fence
+from gitops_ds.client.leader_lease import Election
+from gitops_ds.client.request_counter import Tally
+from gitops_ds.controller import conflict_probe
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.journal.files import Journal
+from gitops_ds.fleet import reporter
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.service import event_recorder, http, leadership, otel
+from gitops_ds.service.http import Hearers, Probes, Scraped
+from gitops_ds.service.runnable import Part
+from gitops_ds.settings.service import Service
+
+if TYPE_CHECKING:
+    from gitops_ds.service.git_deployer import Following
+    from gitops_ds.service.notifications.dispatcher import Notifying
+    from gitops_ds.service.template_deployer import Templating
+
+Say = Callable[[str], None]
+GRACE = 2.0  # seconds that a pass or a turn has to come to its end
+GRACE_AMONG_REPLICAS = 1.0  # another goes on at once
+
+
+async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
+    """Runs until SIGTERM or SIGINT. `at_desk`: local repositories and the person's own ssh are theirs to use.
+
+    Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
+    """
+    if service.powers is Powers.OBSERVE and (service.repositories or service.templates is not None):
+        raise errors.UsageError(
+            "powers observe look and change nothing, so nothing can be applied: name no repository and no templates, or use powers "
+            "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only compare)"
+        )
+    stopping, hearers, fence, tally = _asked_to_stop(), Hearers([emit]), Fence(leadership.steady), Tally()
+    connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(otel.exported(say))
+        stack.enter_context(_journal(service, hearers))
+        cluster, free = await stack.enter_async_context(connect.fenced(connection, fence, tally))
+        version = await cluster.version()
+        news = _news(service, cluster, hearers)
+        told = news.beside if news else (lambda tell, _: tell)
+        deployers = list(_followings(service, (cluster, free), lambda number: told(hearers.tell, number), at_desk))
+        noted = await stack.enter_async_context(event_recorder.beside(cluster, None, hearers.tell))
+        hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
+        controller = _controller(service, cluster, hear)
+        home = reporter.Home(cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL)
+        known = reporter.Known(lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages)
+        observed = reporter.Observing(home, controller, known, hear)
+        hearers.hearing.append(observed.hear)
+        parts: list[Part] = [*deployers, controller, observed]
+        if news is not None:
+            news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
+            parts.append(news)
+        election = leadership.election(service, free, fence, noted)
+        if service.listen or service.listen_probes:
+            asked = Scraped(observed, controller, tally, deployers)
+            shown = await stack.enter_async_context(http.page(service, hearers, observed, deployers))
+            await stack.enter_async_context(http.served(service, hearers, Probes(parts, election, service.readiness), asked, shown))
+        if service.powers is Powers.FULL and election is None:
+            stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
+        duty = leadership.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
+        await _until(stopping, parts, (duty, election), lambda: say(_ready(service, version)))
+
+
+@contextlib.contextmanager
+def _journal(service: Service, hearers: Hearers) -> Iterator[None]:
+    """Writes down every turn, where the settings say so."""
+    if not service.journal.path:
+        yield
+        return
+    journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
+    hearers.hearing.append(journal.hear)
+    with contextlib.closing(journal):
+        yield
+
+
+async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> None:
+    """What must be sure when it is our turn. Raises Refused when another DaemonSet controller is at work."""
+    if not alone:
+        await asyncio.sleep(leadership.SETTLE)
+    if service.powers is Powers.FULL:
+        await conflict_probe.only_one(cluster, service.cluster.namespace, time.time)
+
+
+def _asked_to_stop() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    return stopping
+
+
+def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, State]:
+    """What each owner remembers, by its id; of those that looked once."""
+    loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
+    return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
+
+
+def _sources(deployers: Iterable[Following | Templating]) -> Mapping[str, SourceStatus]:
+    """The status of each followed repository, by its owner's id."""
+    return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
+
+
+def _news(service: Service, cluster: Cluster, hearers: Hearers) -> Notifying | None:
+    """Who tells people outside of the cluster, where the settings ask for it."""
+    if not (service.notify or any(one.forge for one in service.repositories)):
+        return None
+    from gitops_ds.service.notifications import dispatcher
+
+    news = dispatcher.Notifying(service, cluster, hearers.tell)
+    hearers.hearing.append(news.hear)
+    return news
+
+
+def _followings(
+    service: Service, reached: tuple[Cluster, Cluster], told: Callable[[int | None], Emit], at_desk: bool
+) -> Iterable[Following | Templating]:
+    """The deployers: one for each repository, and one for the templates in the cluster.
+
+    The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a repository tells, by its number
+    in the settings, and that of the templates (None).
+    """
+    if not service.repositories and service.templates is None:
+        return
+    # Git, the renderer and the scheduler take 10 MiB, which a controller alone has no use for.
+    from gitops_ds.deployer.object_claims import Claims, Rank
+    from gitops_ds.sandbox import memory
+    from gitops_ds.service import git_deployer, prepare_process, template_deployer
+
+    cluster, free = reached
+    claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
+    shared = prepare_process.Preparing(memory.here(), len(service.repositories) + int(service.templates is not None))
+    around = git_deployer.Around(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
+    if service.templates is not None:
+        part = template_deployer.Templating(service, service.templates, cluster, claims, (told(None), shared))
+        around.owners[part.owner] = "templates in the cluster"
+        yield part
+    for number, settings in enumerate(service.repositories):
+        yield git_deployer.Following(replace(around, tell=told(number)), settings)
+
+
+def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
+    """It runs whatever its powers are: what it sees is what the page and the metrics show."""
+    controller = Controller(cluster, service.powers, emit, clock=time.time, chance=random.random)
+    if service.direct:
+        controller.place_directly()
+    controller.runs_on(service.own_node)
+    return controller
+
+
+async def _until(
+    stopping: asyncio.Event, parts: Sequence[Part], leads: tuple[leadership.Duty, Election | None], begun: Callable[[], None]
+) -> None:
+    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there.
+
+    The lease is given back when all is over.
+    """
+    duty, election = leads
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            part.rest()
+        tasks = [group.create_task(part.run()) for part in parts]
+        if election is None:
+            duty.turn(True, group)
+        else:
+            group.create_task(election.run(lambda ours: duty.turn(ours, group)))
+        begun()
+        await stopping.wait()
+        for part in parts:
+            part.stop()
+        _, late = await asyncio.wait(tasks, timeout=GRACE if election is None else GRACE_AMONG_REPLICAS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        duty.turn(False, group)
+        if election is not None:
+            election.stop()
+
+
+def _ready(service: Service, version: str) -> str:
+    follows = f"following {', '.join(one.url for one in service.repositories)}" if service.repositories else "without a repository"
+    return f"ready: {follows}, powers {service.powers}, Kubernetes {version}"

@@ -1,0 +1,195 @@
+"""How far a commit has come in a cluster, as its status on a forge tells it: by stage, and never back. Pure.
+
+A commit's own are the agents that carry it: those that it changed. What it did not change says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import astuple, dataclass, field
+from enum import IntEnum
+
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.forges.requests import State
+from gitops_ds.model import names
+from gitops_ds.model.change import Operation
+from gitops_ds.model.control_requests import CommitHeld, Suspended
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import Key, template_of
+from gitops_ds.model.plural import counted
+from gitops_ds.model.signatures import VerificationFailed
+from gitops_ds.redaction import report
+
+
+class Step(IntEnum):
+    """In this order; what failed may still come well, and nothing else goes on from there."""
+
+    APPLYING = 0
+    ROLLING = 1
+    FAILED = 2
+    DONE = 3
+    OVERTAKEN = 4
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stage:
+    """A step; of a rollout with the tenth of the nodes that are done. `words` are for people."""
+
+    step: Step
+    tenth: int = 0
+    words: str = field(default="", compare=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.step >= Step.DONE
+
+    @property
+    def state(self) -> State:
+        """What the forge shows beside the words. What was overtaken did not fail, and was not seen to do well."""
+        match self.step:
+            case Step.APPLYING:
+                return State.PENDING
+            case Step.ROLLING:
+                return State.RUNNING
+            case Step.OVERTAKEN:
+                return State.CANCELED
+            case Step.FAILED:
+                return State.FAILURE
+            case Step.DONE:
+                return State.SUCCESS
+
+
+@dataclass(slots=True)
+class Course:
+    """One commit: whether a pass has applied it, what that wrote, why it is not applied (for good, or for now)."""
+
+    commit: str
+    applied: bool = False
+    written: set[Key] = field(default_factory=set)
+    trouble: str = ""
+    waits: str = ""
+    said: Stage | None = None
+
+
+@dataclass(slots=True)
+class Courses:
+    """The commits of one repository that something is still to be said of, in the order in which they came."""
+
+    known: dict[str, Stage]
+    open: list[Course] = field(default_factory=list)
+    _written: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Goes on with those that an earlier process did not see to their end."""
+        self.open += [Course(commit, said=said) for commit, said in self.known.items() if not said.over]
+
+    def hear(self, told: Record) -> None:
+        """What the repository's deployer tells."""
+        match told:
+            case NewCommit(commit=commit):
+                self._at(commit)
+            case Applied(change=change) if change.key.is_daemonset and change.operation is not Operation.DELETE:
+                self._written.add(change.key)
+            case CommitRejected(commit=str(commit), findings=findings):
+                self._stands(commit, trouble=f"not applied: {report.line_of(findings[0])}")
+            case VerificationFailed(commit=commit, message=message):
+                self._stands(commit, trouble=f"not applied: {message}")
+            case CommitHeld(commit=commit, reason=reason):
+                self._stands(commit, waits=f"held: {reason}")
+            case Suspended(commit=str(commit), changes=changes):
+                self._stands(commit, waits=f"suspended: {counted(changes, 'change')} not applied")
+            case PassFailed(message=message, retry_in=None) if self.open and not self.open[-1].applied:
+                self.open[-1].trouble = f"not applied: {message}"  # only a person can help
+            case PassEnded(commit=str(commit)):
+                self._ended(told, commit)
+            case _:
+                pass
+
+    def _ended(self, told: PassEnded, commit: str) -> None:
+        written, self._written = self._written, set()
+        failing = told.failed
+        waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")
+        waits = waits or next((f"suspended: {refusal.message}" for refusal in told.suspended), "")
+        trouble = next((f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"), "")
+        self._stands(commit, trouble, waits)
+        if course := self._at(commit):
+            course.applied = not waits
+            course.written |= written
+
+    def _stands(self, commit: str, trouble: str = "", waits: str = "") -> None:
+        if course := self._at(commit):
+            course.trouble, course.waits = trouble, waits
+
+    def _at(self, commit: str) -> Course | None:
+        """The commit's course, begun where there is none; none where all was said, and of templates, which are no commits."""
+        said = self.known.get(commit)
+        if template_of(commit) or (said is not None and said.over):
+            return None
+        found = next((course for course in self.open if course.commit == commit), None)
+        if found is None:
+            self.open.append(found := Course(commit, said=said))
+        return found
+
+    def note(self, course: Course, stage: Stage) -> None:
+        """The forge shows this now."""
+        course.said = stage
+        if stage.over:
+            self.open.remove(course)
+
+    def due(self, agents: Sequence[Agent], wanted: Set[Key]) -> list[tuple[Course, Stage]]:
+        """What there is to say: only what is further on than what was said. `wanted` are the agents that Git names now."""
+        found = []
+        for number, course in enumerate(list(self.open)):
+            later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(self.known, course.commit)
+            now = _stage(course, agents, wanted if not later else frozenset(), later)
+            if now.step is Step.OVERTAKEN and course.said is not None and course.said.step is Step.FAILED:
+                self.open.remove(course)  # it failed, and somebody made it good by another commit
+            elif course.said is None or now > course.said:
+                found.append((course, now))
+        return found
+
+
+def _after(known: dict[str, Stage], commit: str) -> list[str]:
+    """The commits that came after it and of which all was said."""
+    order = list(known)
+    return [later for later in order[order.index(commit) + 1 :] if known[later].step is Step.DONE] if commit in known else []
+
+
+def _stage(course: Course, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]) -> Stage:
+    if course.trouble:
+        return Stage(Step.FAILED, words=course.trouble)
+    if not course.applied and not later:
+        return Stage(Step.APPLYING, words=course.waits or "applying")
+    there = {agent.key: agent.seen.daemonset.annotations.get(names.COMMIT, "") for agent in agents if agent.seen.daemonset.uid}
+    own = [agent for agent in agents if there.get(agent.key) == course.commit]
+    unseen = {key for key in course.written if there.get(key) not in (course.commit, *later)} | (wanted - there.keys())
+    if not own and not unseen:
+        return Stage(Step.OVERTAKEN, words=f"overtaken by {later[0][:12]}") if later else Stage(Step.DONE, words="applied")
+    if failed := next((agent for agent in own if agent.health.state is HealthState.FAILED), None):
+        return Stage(Step.FAILED, words=f"{_name(failed)}: {failed.health.message}")
+    done, all = sum(agent.health.tally.updated for agent in own), sum(sum(astuple(agent.health.tally)) for agent in own)
+    if unseen or not all_well(own):
+        return Stage(Step.ROLLING, done * 10 // all if all else 0, f"rolling out {done}/{all} nodes" if all else "rolling out")
+    return Stage(Step.DONE, words=_well(own, done))
+
+
+def all_well(agents: Sequence[Agent]) -> bool:
+    """Whether every node that can runs the agents as they are wanted; a node that is not well itself is no part of that."""
+    over = (HealthState.HEALTHY, HealthState.DEGRADED)
+    tallies = [agent.health.tally for agent in agents]
+    open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
+    return not open and all(agent.health.state in over for agent in agents)
+
+
+def _well(agents: Sequence[Agent], nodes: int) -> str:
+    ill = next((agent for agent in agents if agent.health.state is not HealthState.HEALTHY), None)
+    if ill:
+        return f"rolled out on {counted(nodes, 'node')}; {_name(ill)}: {ill.health.message}"
+    return f"all {len(agents)} agents healthy" if len(agents) > 1 else f"{_name(agents[0])} healthy on {counted(nodes, 'node')}"
+
+
+def _name(agent: Agent) -> str:
+    return f"{agent.key.namespace}/{agent.key.name}"

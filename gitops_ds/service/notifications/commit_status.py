@@ -1,0 +1,170 @@
+"""The status of commits on a forge: what `telling_stages` finds due, posted, and remembered so that it is never said twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Set
+from dataclasses import dataclass
+from typing import Protocol
+
+from gitops_ds import __version__, errors
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.forges.access import Access, Token
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.requests import Status
+from gitops_ds.git.address import Address
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.notifications import NotTold, Told
+from gitops_ds.model.objects import Key
+from gitops_ds.redaction.report import Secrets
+from gitops_ds.service import forge_discovery, git_auth
+from gitops_ds.service.forge_discovery import Found, Named
+from gitops_ds.service.notifications.commit_progress import Course, Courses, Stage
+from gitops_ds.service.notifications.outbox import Memory
+from gitops_ds.settings.notify import ForgeSettings
+
+GATHER = 1.0  # seconds: what changes together is said at once
+PATIENCE = 60.0  # seconds for one status
+SHORTEST, LONGEST = 10.0, 600.0  # seconds until it is tried again
+_HEARD = 10_000  # records, while a forge is away
+TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
+
+
+class Agents(Protocol):
+    """How agents stand, as far as it is read here (`gitops_ds.fleet.tracker.Standings`)."""
+
+    def agents(self) -> tuple[Agent, ...]:
+        """All of them."""
+        ...
+
+    def changed(self) -> AsyncIterator[Set[Key]]:
+        """Whose standing changes, from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name, the agents that Git names."""
+
+    owner: str
+    cluster: str
+    wanted: Set[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Whose commits they are: its name here, its address, the cluster's name by the settings, and how a status' name ends."""
+
+    name: str
+    where: Address
+    forge: ForgeSettings
+    cluster: str = ""
+    suffix: str = ""
+
+
+class Commits:
+    """Posts the stages of one repository's commits while `run` runs."""
+
+    def __init__(self, repository: Repository, tell: Emit, retry: float = SHORTEST) -> None:
+        """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds, and doubles each time."""
+        self.repository, self._tell = repository, tell
+        self._place = place(repository.where, repository.forge)
+        self._heard: deque[Record] = deque(maxlen=_HEARD)
+        self._courses: Courses | None = None
+        self._news = asyncio.Event()
+        self._complaint, self._failures, self._retry = "", 0, retry
+        self.followed: Callable[[], Followed | None] = lambda: None
+
+    def hear(self, told: Record) -> None:
+        """What the repository's deployer tells."""
+        self._heard.append(told)
+        self._news.set()
+
+    async def run(self, memory: Memory, standings: Agents, changed: Callable[[], None]) -> None:
+        """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
+        known = memory.commits.setdefault(self.repository.name, {})
+        courses = self._courses = Courses(known)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._wake(standings))
+            while True:
+                await self._news.wait()
+                await asyncio.sleep(GATHER)
+                self._news.clear()
+                while self._heard:
+                    courses.hear(self._heard.popleft())
+                for course, stage in self._due(courses, standings):
+                    if not await self._post(course, stage):
+                        break
+                    memory.note(self.repository.name, course.commit, stage)
+                    courses.note(course, stage)
+                    changed()
+
+    def forget(self) -> None:
+        """What was heard and not yet looked at: another leads now."""
+        self._heard.clear()
+        self._courses = None
+
+    async def _wake(self, standings: Agents) -> None:
+        async for _ in standings.changed():
+            if self._courses is not None and self._courses.open:
+                self._news.set()
+
+    def _due(self, courses: Courses, standings: Agents) -> list[tuple[Course, Stage]]:
+        followed = self.followed()
+        if followed is None or not courses.open:
+            return []
+        own = [agent for agent in standings.agents() if fleet_agents.owner(agent.seen) == followed.owner]
+        return courses.due(own, followed.wanted)
+
+    async def _post(self, course: Course, stage: Stage) -> bool:
+        """Whether the forge took it."""
+        name = f"commit status of {self.repository.name}"
+        status = Status(self._name(), stage.state, Secrets().within(" ".join(stage.words.split())))
+        try:
+            async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
+                await forge.status(course.commit, status)
+        except errors.GitopsError as error:
+            if str(error) != self._complaint:
+                self._tell(NotTold(time.time(), name, str(error)))
+            self._complaint = str(error)
+            wait = min(self._retry * 2.0 ** min(self._failures, 16), LONGEST)
+            self._failures += 1
+            await asyncio.sleep(wait)
+            self._news.set()
+            return False
+        self._complaint, self._failures = "", 0
+        self._tell(Told(time.time(), name, 1))
+        return True
+
+    def _access(self) -> Access:
+        """Raises SettingsError."""
+        return Access(self._place.kind, self._place.url, Token(TOKEN, token(self.repository.forge)), self._place.project)
+
+    def _name(self) -> str:
+        """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
+        followed = self.followed()
+        known = followed.cluster if followed else ""
+        return "/".join(filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix)))
+
+
+def token(forge: ForgeSettings) -> str:
+    """What is in the file now. Raises SettingsError."""
+    try:
+        found = git_auth.read(TOKEN, forge.token_file).decode("ascii").strip()
+    except UnicodeDecodeError:
+        found = ""
+    if not found or not found.isprintable() or " " in found:
+        raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
+    return found
+
+
+def place(where: Address, forge: ForgeSettings) -> Found:
+    """The forge. Raises SettingsError where that does not follow from the repository's address."""
+    try:
+        return forge_discovery.find(where, Named(forge.kind, forge.url, forge.project, forge.allow_http))
+    except errors.UsageError as error:
+        told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
+        raise errors.SettingsError(f"repository.forge: {told}") from None

@@ -1,0 +1,233 @@
+"""People are told outside of the cluster: a part of the service that hears of every fact, and lets nobody wait.
+
+Only the leader tells. What waits and what was told is one ConfigMap, written when that changed and never otherwise: there the next
+leader, or the next start, goes on. Who is killed between telling and noting tells once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.deployer.loop import Loop
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.git import address
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events.agents import Standing
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, News, NotTold
+from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.pipeline import open_repository
+from gitops_ds.service.notifications import outbox
+from gitops_ds.service.notifications.commit_status import Commits, Followed, Repository
+from gitops_ds.service.notifications.outbox import Memory
+from gitops_ds.service.notifications.sender import Surroundings, Teller
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.service import Service
+from gitops_ds.telemetry.notifications import Fold
+
+_KEY = "news.json"
+SETTLE = 2.0  # seconds after a change until it is written, with what follows
+RETRY = 15.0  # seconds
+HEARD = 1_000  # pieces of news, while the API server does not answer
+
+
+class Deployer(Protocol):
+    """The part of a deployer that is read (`gitops_ds.service.git_deployer.Following`)."""
+
+    @property
+    def loop(self) -> Loop | None:
+        """Its loop, when it has begun."""
+        ...
+
+
+class Notifying:
+    """The part. It takes facts as long as we lead; `run` tells them."""
+
+    unready = ""
+    standing_for = 0.0
+
+    def __init__(self, service: Service, cluster: Cluster, tell: Emit, around: Surroundings | None = None) -> None:
+        """Raises SettingsError where it can't be told where a forge is."""
+        self._service, self._cluster, self._tell = service, cluster, tell
+        around = around or Surroundings(service.cluster.name, tell)
+        self._tellers = [Teller(one, around) for one in service.notify]
+        self._commits: dict[int, Commits] = {}
+        for number, one in enumerate(service.repositories):
+            if one.forge is not None:
+                self._commits[number] = Commits(_repository(service, one), tell)
+        self._fold = Fold()
+        self._heard: list[News] = []
+        self._memory: Memory | None = None
+        self._standings: Standings | None = None
+        self._changed = asyncio.Event()
+        self._acting, self._turn = True, asyncio.Event()
+        self._stopping = False
+        self._complaint = self._written = ""
+
+    def hear(self, told: Record) -> None:
+        """What becomes of agents, whoever tells it."""
+        if isinstance(told, Standing):
+            self._take(told, "")
+
+    def beside(self, tell: Emit, number: int | None) -> Emit:
+        """As `tell`, and heard here: for the deployer of that repository of the settings (None: of templates in the cluster)."""
+        name = "templates in the cluster" if number is None else _name(self._service.repositories[number])
+        commits = None if number is None else self._commits.get(number)
+
+        def emit(told: Record) -> None:
+            tell(told)
+            self._take(told, name)
+            if commits is not None and self._acting:
+                commits.hear(told)
+
+        return emit
+
+    def watch(self, standings: Standings, deployers: Sequence[Deployer]) -> None:
+        """How agents stand, and the deployers of the settings' repositories, in order."""
+        self._standings = standings
+        for number, commits in self._commits.items():
+            commits.followed = partial(_followed, deployers[number])
+
+    def _take(self, told: Record, repository: str) -> None:
+        item = self._fold.hear(told, repository) if self._acting else None
+        if item is not None:
+            self._heard.append(item)
+            del self._heard[:-HEARD]
+            self._spread()
+
+    def _spread(self) -> None:
+        """Gives every receiver what it asked for, as soon as it is known what was told before."""
+        if self._memory is None:
+            return
+        heard, self._heard = self._heard, []
+        for item in heard:
+            wanting = [teller for teller in self._tellers if item.topic in teller.settings.topics]
+            if wanting and self._memory.take(item, [teller.settings.name for teller in wanting]):
+                self._changed.set()
+                for teller in wanting:
+                    teller.wake()
+
+    def act(self) -> None:
+        """Tells from now on."""
+        self._acting = True
+        self._turn.set()
+
+    def rest(self) -> None:
+        """Tells nothing, for another leads."""
+        self._acting = False
+        self._heard.clear()
+        for commits in self._commits.values():
+            commits.forget()
+        self._turn.set()
+
+    def stop(self) -> None:
+        """Ends `run`."""
+        self._stopping = True
+        self._turn.set()
+
+    async def run(self) -> None:
+        """Tells until `stop`; what is not told then is told by whoever comes next."""
+        while not self._stopping:
+            self._turn.clear()
+            tasks = [asyncio.create_task(self._turn.wait())] + ([asyncio.create_task(self._work())] if self._acting else [])
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+            for error in ended:
+                if isinstance(error, Exception):
+                    raise error
+            if self._acting:
+                await self._save()
+            self._memory = None
+
+    async def _work(self) -> None:
+        self._memory = memory = await self._load()
+        self._written = orjson.dumps(memory.show()).decode()
+        self._spread()
+        async with asyncio.TaskGroup() as group:
+            for teller in self._tellers:
+                group.create_task(teller.run(memory, self._changed.set))
+            if self._standings is not None:
+                for commits in self._commits.values():
+                    group.create_task(commits.run(memory, self._standings, self._changed.set))
+            group.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Writes the memory when it changed."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(SETTLE)
+            self._changed.clear()
+            if not await self._save():
+                await asyncio.sleep(RETRY)
+                self._changed.set()
+
+    async def _save(self) -> bool:
+        """Whether what is remembered is written now; what was written before is not written again."""
+        text = orjson.dumps(self._memory.show()).decode() if self._memory else self._written
+        if text == self._written:
+            return True
+        metadata = {
+            "namespace": self._service.cluster.namespace,
+            "name": CONFIG_MAP_NAME,
+            "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
+        }
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_KEY: text}}
+        try:
+            await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
+        except errors.ClusterError as error:
+            self._complain(f"it can't be written, and a restart would forget what was told: {error}")
+            return False
+        self._complaint, self._written = "", text
+        return True
+
+    async def _load(self) -> Memory:
+        """What an earlier process left; tried until the API server answers."""
+        while True:
+            try:
+                body = await self._cluster.get(CONFIG_MAP, self._service.cluster.namespace, CONFIG_MAP_NAME)
+                return outbox.parse(orjson.loads(body["data"][_KEY]))
+            except errors.NotFound:
+                return Memory()
+            except (KeyError, TypeError, ValueError, AttributeError):
+                self._complain("it holds nothing of ours: it is begun anew")
+                return Memory()
+            except errors.ClusterError as error:
+                self._complain(f"it can't be read, and nothing is told until then: {error}")
+                await asyncio.sleep(RETRY)
+
+    def _complain(self, message: str) -> None:
+        if message != self._complaint:
+            self._tell(NotTold(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
+        self._complaint = message
+
+
+def _followed(deployer: Deployer) -> Followed | None:
+    loop = deployer.loop
+    if loop is None:
+        return None
+    cluster = loop.remembers.cluster if loop.remembers else ""
+    return Followed(loop.owner, cluster, {key for key in loop.wanted if key.is_daemonset})
+
+
+def _name(settings: RepositorySettings) -> str:
+    where = address.parse(settings.url, allow_local=True)
+    return " ".join(filter(None, (open_repository.identity(where), settings.path)))
+
+
+def _repository(service: Service, settings: RepositorySettings) -> Repository:
+    assert settings.forge is not None
+    where = address.parse(settings.url, allow_local=True)
+    beside = any(one.url == settings.url for one in service.repositories if one is not settings)
+    return Repository(_name(settings), where, settings.forge, service.cluster.name, settings.path if beside else "")

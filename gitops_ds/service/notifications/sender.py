@@ -1,0 +1,165 @@
+"""News on their way to one receiver: bundled, not too often, again and again until they are taken or too old.
+
+Where a receiver is, is a secret (who has a chat's address may write there), so no word about it holds more than its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from gitops_ds import __version__, errors
+from gitops_ds.forges import client, retries
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.notifications import NotTold, Told
+from gitops_ds.service import git_auth
+from gitops_ds.service.notifications.outbox import GIVE_UP, Memory, Waiting
+from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.telemetry import notifications
+from gitops_ds.telemetry.notifications import Letter
+
+GATHER = 1.0  # seconds: what belongs together comes close together
+SECONDS = 10.0  # for one request
+SHORTEST, LONGEST = 5.0, 600.0  # seconds until it is tried again
+LONGEST_ASKED = 3600.0  # seconds that a receiver may ask for
+
+
+class NotTaken(Exception):
+    """Why the receiver did not take it, and after how many seconds it wants to be asked again at the earliest."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+Post = Callable[[ReceiverSettings, Letter], Awaitable[None]]
+
+
+def target(settings: ReceiverSettings) -> tuple[str, bytes]:
+    """Where the receiver is, and the secret that bodies are signed with (none: empty), as the files say now. Raises NotTaken."""
+    try:
+        url = git_auth.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
+        secret = b""
+        if settings.secret_file:
+            secret = git_auth.read(f"notify.{settings.name}.secretFile", settings.secret_file).strip()
+    except errors.SettingsError as error:
+        raise NotTaken(str(error)) from None
+    except UnicodeDecodeError:
+        raise NotTaken(f"{settings.url_file} is no text") from None
+    if not _is_address(url):
+        raise NotTaken(f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected")
+    if settings.secret_file and not secret:
+        raise NotTaken(f"{settings.secret_file} is empty, and nothing is sent unsigned")
+    return url, secret
+
+
+async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECONDS) -> None:
+    """Sends it. Raises NotTaken, also for files that can't be read."""
+    url, secret = target(settings)
+    body = notifications.body(settings.format, letter)
+    headers = {"Content-Type": "application/json", "User-Agent": f"gitops-ds/{__version__}"}
+    headers |= {"X-Signature": notifications.signature(secret, body)} if secret else {}
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with (
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False, proxy=client.proxy(url)) as reply,
+        ):
+            _check(reply)
+    except TimeoutError:
+        raise NotTaken("no answer in time") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise NotTaken(f"it can't be reached ({_why(error)})") from None
+
+
+def _is_address(url: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname) and url.isprintable()
+    return False
+
+
+def _check(reply: aiohttp.ClientResponse) -> None:
+    """Raises NotTaken unless it was taken."""
+    if reply.status < 300:
+        return
+    if reply.status < 400:
+        raise NotTaken(f"it answers with a redirect ({reply.status}), and none is followed: give the new address")
+    raise NotTaken(f"it answers {reply.status}", retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0)
+
+
+def _why(error: Exception) -> str:
+    """Without the address, which an error's own words hold."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "its certificate is not trusted, or TLS fails"
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return (inner.strerror if isinstance(inner, OSError) and inner.strerror else "") or type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all receivers share: which cluster it is, whom to tell how it went, and the time (seconds since 1970)."""
+
+    cluster: str
+    tell: Emit
+    clock: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+    post: Post = post
+
+
+class Teller:
+    """Tells one receiver, while `run` runs."""
+
+    def __init__(self, settings: ReceiverSettings, around: Surroundings) -> None:
+        """Nothing is sent yet."""
+        self.settings, self._around = settings, around
+        self._news = asyncio.Event()
+        self._complaint, self._failures = "", 0
+
+    def wake(self) -> None:
+        """There is something to tell."""
+        self._news.set()
+
+    async def run(self, memory: Memory, changed: Callable[[], None]) -> None:
+        """Tells what waits there until it is cancelled; `changed` is called when less waits."""
+        waiting = memory.waiting.setdefault(self.settings.name, Waiting())
+        loop = asyncio.get_running_loop()
+        gap = 60.0 / self.settings.per_minute
+        whole = loop.time()  # when all of a minute's messages are allowed again
+        while True:
+            while not waiting.items:
+                await self._news.wait()
+                self._news.clear()
+            await asyncio.sleep(max(GATHER, whole - (60.0 - gap) - loop.time()))
+            whole = max(whole, loop.time()) + gap
+            await asyncio.sleep(await self._send(waiting, changed))
+
+    async def _send(self, waiting: Waiting, changed: Callable[[], None]) -> float:
+        """One try; seconds until the next one, if it failed."""
+        around, name = self._around, self.settings.name
+        if lost := waiting.forget(around.clock() - GIVE_UP):
+            around.tell(NotTold(around.clock(), name, "too old to be told", lost))
+            changed()
+        if not waiting.items:
+            return 0.0
+        letter, batch, omitted = waiting.letter(around.cluster), list(waiting.items), waiting.omitted
+        try:
+            await around.post(self.settings, letter)
+        except NotTaken as error:
+            if str(error) != self._complaint:
+                around.tell(NotTold(around.clock(), name, str(error)))
+            self._complaint = str(error)
+            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST) * (1 + around.chance() / 10)
+            self._failures += 1
+            return max(wait, min(error.wait, LONGEST_ASKED))
+        self._complaint, self._failures = "", 0
+        waiting.sent(batch, omitted)
+        around.tell(Told(around.clock(), name, len(letter.items)))
+        changed()
+        return 0.0

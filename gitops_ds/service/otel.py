@@ -1,0 +1,99 @@
+"""Traces by OpenTelemetry: a span for each pass, with children for Git, rendering, checks, plan and apply.
+
+Off unless the environment names a collector, and not imported before. All else is told by the variables that every SDK reads:
+https://opentelemetry.io/docs/specs/otel/protocol/exporter/ and .../configuration/sdk-environment-variables/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gitops_ds import __version__
+from gitops_ds.telemetry import spans
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_PATIENCE = 1.0  # seconds at the end for what was not sent yet
+
+
+def wanted(environment: Mapping[str, str]) -> bool:
+    """Whether a collector is named, and nobody switched it off."""
+    named = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none"
+    return bool(named) and not off
+
+
+@contextlib.contextmanager
+def exported(say: Callable[[str], None]) -> Iterator[None]:
+    """Sends the spans of all tasks that begin inside, where that is wanted; `say` is told why it can't be."""
+    if not wanted(os.environ):
+        yield
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        say("no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set, and the extra is missing: pip install 'gitops-ds[otel]'")
+        yield
+        return
+    with exported_to(OTLPSpanExporter()):
+        yield
+
+
+@contextlib.contextmanager
+def exported_to(exporter: SpanExporter) -> Iterator[None]:
+    """The same, to that exporter, in bundles from a thread of its own."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    about = {"service.version": __version__}
+    if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        about["service.name"] = "gitops-ds"
+    provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    before, recorder = spans.listener.set(_listener(provider)), spans.recorder.set(_recorder(provider))
+    try:
+        yield
+    finally:
+        spans.listener.reset(before)
+        spans.recorder.reset(recorder)
+        # A collector that is away must not hold up the stop.
+        ending = threading.Thread(target=provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(_PATIENCE)
+
+
+def _recorder(provider: TracerProvider) -> Callable[[spans.Ended], None]:
+    tracer = provider.get_tracer("gitops-ds", __version__)
+
+    def record(stretch: spans.Ended) -> None:
+        tracer.start_span(stretch.name, start_time=stretch.began).end(stretch.ended)
+
+    return record
+
+
+def _listener(provider: TracerProvider) -> spans.Begin:
+    from opentelemetry.trace import Status, StatusCode
+
+    tracer = provider.get_tracer("gitops-ds", __version__)
+
+    @contextlib.contextmanager
+    def begin(name: str, known: Mapping[str, str]) -> Iterator[None]:
+        attributes = {f"gitops_ds.{key}": value for key, value in known.items()}
+        # Of an error the kind alone: its words may quote what is secret.
+        with tracer.start_as_current_span(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as current:
+            try:
+                yield
+            except Exception as error:
+                current.set_status(Status(StatusCode.ERROR, type(error).__name__))
+                raise
+
+    return begin

@@ -1,0 +1,189 @@
+"""Commits of all repositories and templates of the cluster, prepared one at a time by a process with limits of time and memory.
+
+A commit may take a little time at once; one that needs more is tried again when no other waits. One that does not end within the
+limits is a finding, known by its commit, and not tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import pickle
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+from gitops_ds import errors
+from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.deployer.template_object import Chosen, Held, Taken
+from gitops_ds.model.bundle import Bundle, ClusterFacts
+from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.repository_limits import MIB
+from gitops_ds.pipeline import open_repository
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.renderers import disk_cache
+from gitops_ds.sandbox import limited_process
+from gitops_ds.sandbox.limited_process import Answer, Limits
+from gitops_ds.sandbox.memory import Budget
+from gitops_ds.service import crash_notes
+from gitops_ds.service.prepare_worker import Job
+from gitops_ds.telemetry import spans
+
+RULE: Final = "SRC015"
+# The longer one has room for five programs that render for a minute each.
+SECONDS: Final = (15.0, 330.0)
+_LEAST_ANSWER: Final = 2 * MIB
+_REMEMBERED: Final = 256
+_TOGETHER: Final = 50  # objects with templates in one process
+_COMMITS: Final = "gitops_ds.service.prepare_worker"
+_TEMPLATES: Final = "gitops_ds.service.template_worker"
+_VERSION: Final = "attempt 1"
+
+
+class Queue:
+    """Lets one in at a time, those that take a little before those that take long, each in the order of their coming."""
+
+    def __init__(self) -> None:
+        self._busy = False
+        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, *, long: bool) -> AsyncIterator[None]:
+        """Waits for its turn."""
+        if self._busy:
+            ours: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (long, next(self._numbers), ours))
+            try:
+                await ours
+            except asyncio.CancelledError:
+                if ours.done() and not ours.cancelled():
+                    self._next()
+                raise
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        self._busy = False
+        while self._waiting:
+            _, _, first = heapq.heappop(self._waiting)
+            if not first.done():
+                self._busy = True
+                first.set_result(None)
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a process is asked, and the limits of its attempts. What is `private` is written to no disk, and not told."""
+
+    module: str
+    request: bytes
+    seconds: tuple[float, ...]
+    private: bool = False
+
+
+@dataclass(slots=True)
+class Preparing:
+    """The preparations of a service. `repositories` share what they may make; `seconds` are the limits of the two attempts.
+
+    Templates have the first attempt alone: an object holds a MiB at most.
+    """
+
+    budget: Budget
+    repositories: int = 1
+    seconds: tuple[float, ...] = SECONDS
+    _queue: Queue = field(default_factory=Queue)
+    _ended: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+
+    async def prepared(self, job: Job) -> Prepared:
+        """What the commit means; one that does not end within the limits has a finding that says so.
+
+        Raises the errors of reading a repository, and UsageError for a cluster that is not there.
+        """
+        key = disk_cache.key(_VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only))
+        request = pickle.dumps(replace(job, where=replace(job.where, login=None)))
+        answer = await self._limited(key, _Work(_COMMITS, request, self.seconds))
+        if answer.problem:
+            advice = "make the files smaller and simpler, name a smaller directory (repository.path), or give the pod more memory"
+            return _rejected(job, _finding(f"commit {job.commit[:12]}", answer, advice))
+        made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+        spans.record(stretches)
+        if isinstance(made, errors.GitopsError):
+            raise made
+        assert isinstance(made, Prepared)
+        return made
+
+    async def rendered(self, held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
+        """What objects with templates say, by their commits; one that does not end within the limits is broken.
+
+        Raises SourceUnreachable when no process can be started.
+        """
+        found: dict[CommitId, Taken] = {}
+        for start in range(0, len(held), _TOGETHER):
+            found |= await self._together(tuple(held[start : start + _TOGETHER]), chosen)
+        return found
+
+    async def _together(self, some: tuple[Held, ...], chosen: Chosen) -> dict[CommitId, Taken]:
+        """Objects in one process; one by one where they do not end together, to find which of them it is."""
+        key = disk_cache.key(_VERSION, *(part for one in some for part in (one.uid, one.commit)))
+        private = any(one.secret for one in some)
+        answer = await self._limited(key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private))
+        if not answer.problem:
+            made: dict[CommitId, Taken] = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+            return made
+        if len(some) == 1:
+            return {some[0].commit: Taken({}, (), (_finding(some[0].source, answer, "make its templates smaller and simpler"),))}
+        alone = [await self._together((one,), chosen) for one in some]
+        return {commit: taken for made in alone for commit, taken in made.items()}
+
+    async def _limited(self, key: str, work: _Work) -> Answer:
+        """The answer; a problem is known by the key from then on."""
+        if (known := self._ended.get(key)) is not None:
+            return known
+        notes = open_repository.cache_directory("attempts")
+        if not await asyncio.to_thread(crash_notes.begin, notes, key):
+            answer = Answer(problem="has ended this service before, most likely by its use of memory")
+        else:
+            try:
+                answer = await self._answer(work)
+            finally:
+                # Also when it was cut off by the end of the service: only what ends the process itself leaves a note.
+                crash_notes.end(notes, key)
+        if answer.problem:
+            self._ended[key] = answer
+            while len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
+        return answer
+
+    async def _answer(self, work: _Work) -> Answer:
+        most = max(_LEAST_ANSWER, self.budget.answers // max(1, self.repositories))
+        answer = Answer()
+        for number, seconds in enumerate(work.seconds):
+            limits = Limits(seconds, self.budget.worker, most)
+            async with self._queue.turn(long=number > 0):
+                try:
+                    answer = await limited_process.call(work.module, work.request, limits, private=work.private)
+                except OSError as error:
+                    raise errors.SourceUnreachable(f"no process can be started: {error.strerror}") from None
+            if not answer.timed_out:
+                break
+        return answer
+
+
+def _finding(what: str, answer: Answer, advice: str) -> Finding:
+    where = Place(answer.last, 1, 1) if answer.last else None
+    at = f", at {answer.last}" if answer.last else ""
+    return refusal(RULE, f"preparing {what} {answer.problem}{at}: {advice}", where)
+
+
+def _rejected(job: Job, finding: Finding) -> Prepared:
+    bundle = Bundle(job.commit, ClusterFacts(job.cluster), {}, (finding,))
+    return Prepared(bundle, (finding,), Fleet({}))

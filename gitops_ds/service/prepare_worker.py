@@ -1,0 +1,112 @@
+"""Prepares one commit in a process of its own: `preparing` starts it. Reads our copy of the repository, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gitops_ds import errors
+from gitops_ds.git import file_selection, object_reader
+from gitops_ds.git.address import Address
+from gitops_ds.git.bare_repository import Bare
+from gitops_ds.model import progress
+from gitops_ds.model.allowed_renderers import Allowed
+from gitops_ds.model.cached_results import Known
+from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.model.repository_limits import Limits
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.sandbox import cpu_timer, limited_process
+from gitops_ds.telemetry import spans
+
+MOST_FINDINGS = 1000
+_ABANDONED = 3600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is `Known.clean` of an earlier commit.
+
+    `identity_only`: no manifest is looked at, only what the repository is called and which cluster is meant.
+    """
+
+    where: Address
+    cache: Path
+    limits: Limits
+    allowed: Allowed
+    commit: CommitId
+    path: str
+    cluster: str
+    clean: Mapping[str, Set[Digest]]
+    identity_only: bool = False
+
+
+def work(request: bytes) -> bytes:
+    """The Prepared of a Job, or the GitopsError that says why there is none, and the spans of its work; pickled."""
+    job: Job = pickle.loads(request)  # noqa: S301  our own process wrote it
+    cpu_timer.install()
+    progress.listener.set(limited_process.note)
+    stretches: list[spans.Ended] = []
+    spans.listener.set(functools.partial(_measured, stretches))
+    # What programs leave behind when this process is killed goes with the directory of the next one.
+    tempfile.tempdir = str(_scratch(job.cache))
+    try:
+        found: Prepared | errors.GitopsError = _slim(_prepared(job))
+    except errors.GitopsError as error:
+        found = error
+    return pickle.dumps((found, tuple(stretches)), pickle.HIGHEST_PROTOCOL)
+
+
+@contextlib.contextmanager
+def _measured(stretches: list[spans.Ended], name: str, _: Mapping[str, str]) -> Iterator[None]:
+    began = time.time_ns()
+    try:
+        yield
+    finally:
+        stretches.append(spans.Ended(name, began, time.time_ns()))
+
+
+def _prepared(job: Job) -> Prepared:
+    bare = Bare(job.where, job.cache, job.limits, existing=True)
+    try:
+        wanted = file_selection.names_only if job.identity_only else file_selection.manifests
+        found = object_reader.snapshot(bare, job.commit, job.path, wanted)
+    finally:
+        bare.close()
+    if job.identity_only:
+        return prepare.prepare(replace(found, findings=()), cluster=job.cluster, files=False, advice=False)
+    expanded = asyncio.run(open_repository.expanded(found, job.allowed))
+    return prepare.prepare(replace(expanded, known=Known(clean=job.clean)), cluster=job.cluster, advice=False)
+
+
+def _slim(found: Prepared) -> Prepared:
+    """Of a commit that can't be deployed its manifests are of no use to anybody."""
+    if found.deployable:
+        return replace(found, fleet=replace(found.fleet))  # without what it has worked out
+    bundle = replace(found.bundle, manifests={}, findings=())
+    refused = [finding for finding in found.findings if finding.refused]
+    return replace(found, bundle=bundle, findings=tuple(refused[:MOST_FINDINGS]), fleet=replace(found.fleet, manifests={}))
+
+
+def _scratch(cache: Path) -> Path:
+    directory = cache.parent / "scratch"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in directory.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(old)
+    return directory
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    limited_process.serve(work)

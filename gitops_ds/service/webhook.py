@@ -1,0 +1,77 @@
+"""The webhook of a service, put together from the settings: which repositories it wakes, and the files of its secrets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from gitops_ds.errors import SettingsError
+from gitops_ds.model.events.base import Emit
+from gitops_ds.settings.service import Service
+from gitops_ds.web import webhooks
+from gitops_ds.web.webhooks import Target
+
+if TYPE_CHECKING:
+    from gitops_ds.service.git_deployer import Following
+
+
+class Secrets:
+    """The lines of a file, read again when it changed. While it can't be read, nobody is believed."""
+
+    def __init__(self, setting: str, file: str) -> None:
+        """Raises SettingsError for a file without a secret; `setting` is how the person called it."""
+        self._file = Path(file)
+        self._seen: tuple[int, int, int] | None
+        try:
+            self._seen, self._lines = self._mark(), self._read()
+        except OSError as error:
+            raise SettingsError(f"{setting}: {file}: {error.strerror}") from None
+        if not self._lines:
+            raise SettingsError(f"{setting}: {file}: empty; a line with a secret is expected")
+
+    def __call__(self) -> Sequence[bytes]:
+        """The secrets as they are now."""
+        try:
+            if (mark := self._mark()) != self._seen:
+                self._lines, self._seen = self._read(), mark
+        except OSError:
+            self._lines, self._seen = (), None
+        return self._lines
+
+    def _mark(self) -> tuple[int, int, int]:
+        found = self._file.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self) -> tuple[bytes, ...]:
+        return tuple(line.strip() for line in self._file.read_bytes().splitlines() if line.strip())
+
+
+def routes(service: Service, followings: Iterable[Following], tell: Emit) -> list[web.RouteDef]:
+    """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that can't be read."""
+    settings, followings = service.webhook, tuple(followings)
+    common = Secrets("listen.webhook.secretFile", settings.secret_file) if settings.secret_file else None
+    own = {
+        following: Secrets("repository.webhook.secretFile", following.settings.webhook_secret_file)
+        for following in followings
+        if following.settings.webhook_secret_file
+    }
+    if common is None and not own:
+        return []
+
+    def secrets_of(following: Following) -> Callable[[], Sequence[bytes]]:
+        files = [file for file in (own.get(following), common) if file is not None]
+        return lambda: [secret for file in files for secret in file()]
+
+    secrets = {following: secrets_of(following) for following in followings}
+
+    def targets() -> list[Target]:
+        return [
+            Target(one.id, one.addresses, one.settings.branch, secrets[one], one.wake) for one in followings if one.loop is not None
+        ]
+
+    hooks = webhooks.Hooks(targets, tell, time.time, max_bytes=settings.max_bytes)
+    return hooks.routes(settings.path)

@@ -1,0 +1,155 @@
+"""A Kubernetes cluster inside this process, in virtual or real time; see `Cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable
+
+from gitops_ds.model import names
+from gitops_ds.model.objects import NODE, POD, Resource
+from gitops_ds.simulator import client, nodes
+from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator.client import Client, Habits
+from gitops_ds.simulator.faults import Count, Faults, Request, Silence
+from gitops_ds.simulator.garbage_collector import Garbage
+from gitops_ds.simulator.kubelets import Behaviour, Fault, Kubelets, Trouble
+from gitops_ds.simulator.nodes import Lifecycle, NodeSpec
+from gitops_ds.simulator.scheduler import Scheduler
+from gitops_ds.simulator.server import Server
+from gitops_ds.simulator.store import Backup, Change
+from gitops_ds.simulator.virtual_time import EPOCH, clock
+
+__all__ = [
+    "Behaviour",
+    "Client",
+    "Cluster",
+    "Count",
+    "Fault",
+    "Faults",
+    "Habits",
+    "NodeSpec",
+    "Request",
+    "Silence",
+    "Trouble",
+]
+
+
+class Cluster(Client):
+    """The whole simulated cluster, and its first client; an async context manager.
+
+    It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers. No DaemonSet controller is in
+    it: that is ours to bring. Times are `epoch` plus the running loop's time; the same calls in virtual time give the same objects,
+    uids and versions (`seed` is in the uids). `history` changes of each kind are kept for watches.
+
+    Not simulated, and so never in the way: access rights, webhooks, quotas, service accounts, preemption, probes, volumes,
+    versions of an API beside the preferred one.
+    """
+
+    def __init__(
+        self,
+        behaviour: Behaviour = Behaviour(),  # noqa: B008  a frozen value
+        *,
+        seed: int = 1,
+        epoch: float = EPOCH,
+        habits: Habits = Habits(),  # noqa: B008  a frozen value
+        history: int = 10_000,
+    ) -> None:
+        server = Server(clock(epoch), seed, history)
+        super().__init__(server, habits=habits)
+        self.kubelets = Kubelets(server, behaviour)
+        self._lifecycle, self._scheduler, self._garbage = Lifecycle(server), Scheduler(server), Garbage(server)
+        self._clients: list[Client] = [self]
+        self._changes: deque[tuple[Resource, Change]] = deque()
+        self._wake = asyncio.Event()
+        self._actors: asyncio.Task[None] | None = None
+        server.store.listener = self._heard
+
+    async def __aenter__(self) -> Cluster:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Makes the namespaces that every cluster has; the cluster's own actors begin."""
+        self.server.begin()
+        self._actors = asyncio.create_task(self._act(), name="actors of the simulated cluster")
+
+    async def stop(self) -> None:
+        """Ends the actors and all watches. An error of an actor is raised here."""
+        self.kubelets.stop()
+        self._lifecycle.stop()
+        self.cut_all_watches()
+        if self._actors is not None:
+            self._actors.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._actors
+
+    def client(self, manager: str = names.FIELD_MANAGER, faults: Faults = simulator_faults.none) -> Client:
+        """Another client, with its own count and faults."""
+        made = Client(self.server, manager, self.habits, faults)
+        self._clients.append(made)
+        return made
+
+    def cut_all_watches(self) -> None:
+        """Ends every watch of every client, as a restart of the API server does."""
+        for each in self._clients:
+            each.cut_watches()
+
+    def compact(self) -> None:
+        """Forgets all history: a watch from an earlier version is Expired."""
+        self.server.store.compact()
+
+    def restore(self, backup: Backup) -> None:
+        """Puts all objects back as a restored backup of etcd does; every watch ends, as the API server starts again."""
+        self.server.store.restore(backup, self.server.structures.served.__getitem__)
+        self.cut_all_watches()
+
+    def add_nodes(self, specs: Iterable[NodeSpec]) -> None:
+        """Makes nodes, ready at once."""
+        for spec in specs:
+            self.server.create(NODE, nodes.body_of(spec, client.VERSION), "kubelet")
+            self._lifecycle.heard(spec.name)
+
+    def remove_node(self, name: str) -> None:
+        """Takes a node away for good; its pods are collected a while later."""
+        self.kubelets.die(name)
+        self.server.delete(NODE, "", name)
+
+    def kill_node(self, name: str) -> None:
+        """The node falls silent; after 50 s the cluster notices (Ready Unknown, unreachable)."""
+        self.kubelets.die(name)
+        self._lifecycle.missed(name)
+
+    def revive_node(self, name: str) -> None:
+        """The node is back."""
+        self.kubelets.revive(name)
+        self._lifecycle.heard(name)
+
+    def unready_node(self, name: str) -> None:
+        """The node's kubelet says that it isn't ready; its pods run on."""
+        self._lifecycle.tell(name, "False", "KubeletNotReady")
+
+    def _heard(self, resource: Resource, change: Change) -> None:
+        self._changes.append((resource, change))
+        self._wake.set()
+
+    async def _act(self) -> None:
+        """Each actor sees each change, in order; what they write comes behind."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._changes:
+                resource, change = self._changes.popleft()
+                self._garbage.saw(resource, change)
+                if resource == POD:
+                    self._lifecycle.saw_pod(change)
+                    self.kubelets.saw_pod(change)
+                    self._scheduler.saw_pod(change)
+                elif resource == NODE:
+                    self._lifecycle.saw_node(change)
+                    self._scheduler.saw_node(change)
+            self._scheduler.bind()

@@ -1,0 +1,264 @@
+"""One client of the simulated cluster: the `Cluster` protocol, with a name, a count of its requests, and faults on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.objects import Body, Resource
+from gitops_ds.simulator import api_errors, selectors
+from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator.faults import (
+    Count,
+    Faults,
+    Lag,
+    Request,
+    Silence,
+)
+from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.store import Change
+
+VERSION = "v1.37.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a watch is ended."""
+
+    latency: float = 0.0
+    bookmark_every: float = 60.0
+    watch_for: float = 1800.0
+
+
+@dataclass(slots=True, eq=False)
+class _Cut:
+    """How one watch is ended from outside."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    error: errors.ClusterError | None = None
+
+
+@dataclass(slots=True)
+class Client:
+    """`manager` owns the fields that this client creates, replaces and patches; `faults` and `lag` may be exchanged at any time."""
+
+    server: Server
+    manager: str = names.FIELD_MANAGER
+    habits: Habits = Habits()
+    faults: Faults = simulator_faults.none
+    count: Count = field(default_factory=Count)
+    lag: Lag = simulator_faults.prompt
+    user: str = ""
+    _watches: dict[_Cut, None] = field(default_factory=dict)
+    _number: int = 0
+    _served: Mapping[tuple[str, str], Resource] | None = None
+
+    def acting_as(self, who: Identity) -> Client:
+        """A client that sends its requests in that name; nobody is refused but by `faults`."""
+        return Client(self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user)
+
+    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """What the cluster serves, custom kinds included; in one request, asked once as of a real one."""
+        if anew or self._served is None:
+            await self._arrive("discover", None)
+            self._served = dict(self.server.structures.served)
+        return self._served
+
+    async def version(self) -> str:
+        """The Kubernetes version whose behaviour is simulated."""
+        await self._arrive("discover", None)
+        return VERSION
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        """All objects that match, at the version of now."""
+        await self._arrive("list", resource, (which.namespace, ""))
+        matches = selectors.test(resource, which)
+        self.server.require(resource)
+        items = tuple(body for body in self.server.store.all(resource) if matches(body))
+        return Listing(items, str(self.server.store.version))
+
+    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+        """Changes after `since` ("" or "0": first everything that is there), bookmarks, and after a while the end.
+
+        Raises Expired where `since` is no longer known. A version in the future is silent until it has come, as on a real one.
+        """
+        silence = await self._arrive("watch", resource, (which.namespace, ""))
+        if silence is not None:
+            await asyncio.sleep(silence.seconds)
+            return
+        self.server.require(resource)
+        matches = selectors.test(resource, which)
+        start = self._version(since)
+        if start == 0:
+            start = self.server.store.version
+            for body in self.server.store.all(resource):
+                if matches(body):
+                    yield WatchEvent(EventType.ADDED, body, body["metadata"]["resourceVersion"])
+        cut = _Cut()
+        self._watches[cut] = None
+        stream = _Stream(self.server, resource, start, cut.event)
+        try:
+            async for change in stream.run(self.habits):
+                event = _seen(change, matches) if change else _bookmark(resource, self.server.store.version)
+                if event is None:
+                    continue
+                if late := self.lag(resource):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(late):
+                            await cut.event.wait()
+                if not cut.event.is_set():
+                    yield event
+        finally:
+            self._watches.pop(cut)
+        if cut.error is not None:
+            raise cut.error
+
+    def _version(self, text: str) -> int:
+        try:
+            return int(text or "0")
+        except ValueError:
+            why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+            raise api_errors.bad_request(f"invalid resource version: resourceVersion: {why}") from None
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """One object."""
+        await self._arrive("get", resource, (namespace, name))
+        return self.server.get(resource, namespace, name)
+
+    async def create(self, resource: Resource, body: Body) -> Body:
+        """The object as it was made. Fields that the kind doesn't have are dropped, as without strict validation."""
+        late = await self._arrive("create", resource, _names(body))
+        return await self._answer(self.server.create(resource, body, self.manager), late)
+
+    async def replace(self, resource: Resource, body: Body) -> Body:
+        """The object after the replacement."""
+        late = await self._arrive("update", resource, _names(body))
+        return await self._answer(self.server.replace(resource, body, self.manager), late)
+
+    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+        """The object after a server-side apply; there are never warnings here."""
+        late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
+        return Applied(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+    ) -> Body:
+        """The object after the patch. Of the subresources there is only `status`."""
+        late = await self._arrive("patch", resource, (namespace, name), subresource=subresource)
+        if subresource not in ("", "status"):
+            raise api_errors.unsupported_here(f"a patch of the subresource {subresource}")
+        done = self.server.patch(resource, (namespace, name), patch, type, (self.manager, subresource))
+        return await self._answer(done, late)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+    ) -> Body:
+        """The reply: the object while it ends, or a Status."""
+        late = await self._arrive("delete", resource, (namespace, name))
+        return await self._answer(self.server.delete(resource, namespace, name, Ending(uid, propagation)), late)
+
+    def cut_watches(self, error: errors.ClusterError | None = None) -> None:
+        """Ends every watch of this client, as a lost connection does, or with an error, as a broken stream does."""
+        for cut in self._watches:
+            cut.error = error
+            cut.event.set()
+
+    async def _arrive(
+        self,
+        verb: str,
+        resource: Resource | None,
+        where: tuple[str, str] = ("", ""),
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Silence | None:
+        """Counts the request for the object at `where` (namespace and name) and asks for a fault.
+
+        The silence of a watch, and of a request that is carried out all the same, is returned: it comes at the end.
+        """
+        self._number += 1
+        counted = f"dry-run {verb}" if dry_run else verb
+        self.count.by[counted, resource.plural if resource else ""] += 1
+        await asyncio.sleep(self.habits.latency)
+        now = self.server.now()
+        fault = self.faults(Request(verb, resource, *where, now, self._number, subresource, dry_run, self.user))
+        if isinstance(fault, errors.ClusterError):
+            raise fault
+        if fault is not None and verb != "watch" and (verb in simulator_faults.READS or not fault.done):
+            await self._silent(fault)
+        return fault
+
+    async def _answer(self, body: Body, late: Silence | None) -> Body:
+        if late is not None:
+            await self._silent(late)
+        return body
+
+    async def _silent(self, silence: Silence) -> None:
+        await asyncio.sleep(silence.seconds)
+        raise errors.ClusterUnreachable(f"the API server gave no answer within {silence.seconds:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One open watch."""
+
+    server: Server
+    resource: Resource
+    since: int
+    cut: asyncio.Event
+
+    async def run(self, habits: Habits) -> AsyncIterator[Change | None]:
+        """Changes, and None where a bookmark is due; ends when the time is over or the watch is cut."""
+        loop = asyncio.get_running_loop()
+        end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
+        changes = self.server.store.changes(self.resource, self.since)
+        cut = asyncio.ensure_future(self.cut.wait())
+        following: asyncio.Future[Change] | None = None
+        try:
+            while not self.cut.is_set():
+                following = following or asyncio.ensure_future(anext(changes))
+                wait = min(end, mark) - loop.time()
+                both: set[asyncio.Future[Any]] = {following, cut}
+                await asyncio.wait(both, timeout=max(wait, 0), return_when=asyncio.FIRST_COMPLETED)
+                if self.cut.is_set():
+                    return
+                if following.done():
+                    change, following = following.result(), None
+                    yield change
+                elif loop.time() >= end:
+                    return
+                elif loop.time() >= mark:
+                    mark += habits.bookmark_every
+                    yield None
+        finally:
+            cut.cancel()
+            if following is not None:
+                following.cancel()
+                await asyncio.wait({following})
+            await changes.aclose()
+
+
+def _seen(change: Change, matches: selectors.Test) -> WatchEvent | None:
+    """The change as a selective watch tells it: what begins to match is added, what ceases to is deleted."""
+    was = change.before is not None and matches(change.before)
+    now = change.type is not EventType.DELETED and matches(change.body)
+    version = str(change.version)
+    if now:
+        return WatchEvent(EventType.MODIFIED if was else EventType.ADDED, change.body, version)
+    return WatchEvent(EventType.DELETED, change.body, version) if was else None
+
+
+def _bookmark(resource: Resource, version: int) -> WatchEvent:
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"resourceVersion": str(version)}}
+    return WatchEvent(EventType.BOOKMARK, body, str(version))
+
+
+def _names(body: Body) -> tuple[str, str]:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")

@@ -1,0 +1,30 @@
+"""The conditions of a status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model.objects import Body
+
+
+def put(body: Body, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> dict[str, Any]:
+    """The object's status with that condition; its time moves only when its value does. `why` is reason and message."""
+    status = body.get("status") or {}
+    return {**status, "conditions": among(status.get("conditions") or (), type, value, now, why)}
+
+
+def among(known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
+    """The conditions with that one set; it stays at its place."""
+    before = next((c for c in known if c["type"] == type), None)
+    since = before["lastTransitionTime"] if before and before["status"] == value else timestamps.text(now)
+    made = {"type": type, "status": value, "lastTransitionTime": since}
+    made |= {name: text for name, text in zip(("reason", "message"), why, strict=True) if text}
+    if before is None:
+        return [*known, made]
+    return [made if c is before else c for c in known]
+
+
+def true(body: Body, type: str) -> bool:
+    """Whether the condition holds."""
+    return any(c["type"] == type and c["status"] == "True" for c in (body.get("status") or {}).get("conditions") or ())

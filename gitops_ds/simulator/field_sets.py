@@ -1,0 +1,277 @@
+"""Sets of fields: which an object has, how two objects differ, and how one is laid over another.
+
+A path is a tuple of steps in the form of managedFields: `f:name` a field or key, `k:{...}` a list item by its keys, `v:...` an item
+of a set. The rules are those of server-side apply: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from gitops_ds.simulator import type_schema
+from gitops_ds.simulator.type_schema import (
+    ListOf,
+    MapOf,
+    Opaque,
+    Scalar,
+    Struct,
+    Structures,
+    Type,
+)
+
+Path = tuple[str, ...]
+Fields = frozenset[Path]
+NONE: Fields = frozenset()
+
+
+class KeyMissing(ValueError):
+    """An item of a keyed list has none of its keys, or two items have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The fields that only the new object has, only the old one, or both with other values."""
+
+    added: Fields
+    removed: Fields
+    modified: Fields
+
+
+def encode(fields: Fields) -> dict[str, Any]:
+    """The `fieldsV1` of managedFields."""
+    root: dict[str, Any] = {}
+    inner = {path[:n] for path in fields for n in range(1, len(path))}
+    for path in sorted(fields):
+        place = root
+        for step in path:
+            place = place.setdefault(step, {})
+        if path in inner:
+            place["."] = {}
+    return root
+
+
+def decode(encoded: Mapping[str, Any]) -> Fields:
+    """The paths of a `fieldsV1`."""
+    found: list[Path] = []
+
+    def walk(value: Mapping[str, Any], path: Path) -> None:
+        for step, below in value.items():
+            if step == ".":
+                found.append(path)
+            elif below:
+                walk(below, (*path, step))
+            else:
+                found.append((*path, step))
+
+    walk(encoded, ())
+    return frozenset(found)
+
+
+def show(path: Path) -> str:
+    """As the API server's messages show it: `.spec.template.spec.containers[name="c"].image`."""
+    shown = ""
+    for step in path:
+        tag, _, rest = step.partition(":")
+        if tag == "f":
+            shown += f".{rest}"
+        elif tag == "k":
+            shown += f"[{','.join(f'{k}={json.dumps(v)}' for k, v in json.loads(rest).items())}]"
+        else:
+            shown += f"[={rest}]"
+    return shown
+
+
+class Schema:
+    """The operations, over one table of structures."""
+
+    def __init__(self, structures: Structures) -> None:
+        self._structures = structures
+
+    def of(self, type: Type, value: Any) -> Fields:
+        """The fields that a configuration states, as an applier owns them."""
+        found: set[Path] = set()
+        self._collect(type, value, (), found)
+        return frozenset(found)
+
+    @staticmethod
+    def copy(value: Any) -> Any:
+        """JSON of its own, so that nobody changes what somebody else holds."""
+        if isinstance(value, Mapping):
+            return {key: Schema.copy(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [Schema.copy(item) for item in value]
+        return value
+
+    def _collect(self, type: Type, value: Any, path: Path, found: set[Path]) -> None:
+        if _is_leaf(type, value):
+            found.add(path)
+        elif isinstance(type, ListOf):
+            for step, item in items(type, value).items():
+                self._collect(type.element, item, (*path, step), found)
+                found.add((*path, step))
+        elif isinstance(value, Mapping):
+            for name, below in value.items():
+                child = (*path, f"f:{name}")
+                self._collect(self.child(type, name), below, child, found)
+                if below is None or below == {} or not isinstance(type, Struct):
+                    found.add(child)
+
+    def child(self, type: Type, name: str) -> Type:
+        """The type of a field or key below a struct or map."""
+        if isinstance(type, Struct):
+            return self._structures.fields(type).get(name, type_schema.FREE)
+        return type.element if isinstance(type, MapOf) else type_schema.FREE
+
+    def compare(self, type: Type, old: Any, new: Any) -> Difference:
+        """How `new` differs from `old`."""
+        added: set[Path] = set()
+        removed: set[Path] = set()
+        modified: set[Path] = set()
+
+        def leaf(before: Any, after: Any, path: Path) -> None:
+            (added if before is None else removed if after is None else modified).add(path)
+
+        def walk(type: Type, before: Any, after: Any, path: Path) -> None:
+            if before is after or (before is not None and before == after):
+                return
+            if not before and not after and (isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list))):
+                if before is None or after is None:
+                    leaf(before, after, path)
+                return
+            known = after if after is not None else before
+            if _is_leaf(type, known) or (before is not None and after is not None and _shape(before) != _shape(after)):
+                leaf(before, after, path)
+                return
+            for step, below, first, second in self._pairs(type, before, after):
+                walk(below, first, second, (*path, step))
+            if path and (before is None or after is None):
+                leaf(before, after, path)
+
+        walk(type, old, new, ())
+        return Difference(frozenset(added), frozenset(removed), frozenset(modified))
+
+    def _pairs(self, type: Type, before: Any, after: Any) -> Iterable[tuple[str, Type, Any, Any]]:
+        if isinstance(type, ListOf):
+            old, new = items(type, before or []), items(type, after or [])
+            for step in {**old, **new}:
+                yield step, type.element, old.get(step), new.get(step)
+        else:
+            for name in {**(before or {}), **(after or {})}:
+                yield f"f:{name}", self.child(type, name), (before or {}).get(name), (after or {}).get(name)
+
+    def merge(self, type: Type, live: Any, config: Any) -> Any:
+        """`config` laid over `live`: its fields win, the others stay."""
+        if config is None or live is None or _is_leaf(type, config) or _shape(live) != _shape(config):
+            return config
+        if isinstance(type, ListOf):
+            return self._merge_items(type, live, config)
+        merged = dict(live)
+        for name, value in config.items():
+            merged[name] = self.merge(self.child(type, name), live.get(name), value)
+        return merged
+
+    def _merge_items(self, type: ListOf, live: Sequence[Any], config: Sequence[Any]) -> list[Any]:
+        """The order of the applier among its own items; items of others stay between their neighbours."""
+        left, right = items(type, live), items(type, config)
+        order, shared = list(left), [step for step in right if step in left]
+        merged: dict[str, Any] = {}
+        wanted = list(right)
+        while order or wanted:
+            if order and wanted and order[0] != wanted[0] and order[0] in right and shared and shared[0] != order[0]:
+                order.pop(0)
+                continue
+            if order and order[0] not in right:
+                step = order.pop(0)
+                merged[step] = left[step]
+                continue
+            if order and order[0] in merged:
+                order.pop(0)
+                continue
+            step = wanted.pop(0)
+            merged[step] = self.merge(type.element, left[step], right[step]) if step in left else right[step]
+            if shared and shared[0] == step:
+                shared.pop(0)
+        return list(merged.values())
+
+    def without(self, type: Type, value: Any, gone: Fields) -> Any:
+        """`value` without these fields, each with all that is below it; a map or list left empty goes too (None)."""
+        by_step: dict[str, set[Path]] = {}
+        for path in gone:
+            by_step.setdefault(path[0], set()).add(path[1:])
+        kept: Any
+        if isinstance(type, ListOf):
+            kept = []
+            for step, item in items(type, value).items():
+                below = by_step.get(step, set())
+                if () not in below:
+                    kept.append(self.without(type.element, item, frozenset(below)) if below else item)
+            kept = [item for item in kept if item is not None]
+        else:
+            kept = {}
+            for name, item in value.items():
+                below = by_step.get(f"f:{name}", set())
+                if () in below:
+                    continue
+                left = self.without(self.child(type, name), item, frozenset(below)) if below and item else item
+                if left is not None or item is None:
+                    kept[name] = left
+        return kept or None
+
+    def with_parents(self, type: Type, fields: Fields) -> Fields:
+        """The set, and the named fields of structs that lie above its members."""
+        found = set(fields)
+        for path in fields:
+            here: Type = type
+            for n, step in enumerate(path):
+                if isinstance(here, Struct) and n + 1 < len(path):
+                    found.add(path[: n + 1])
+                here = here.element if isinstance(here, ListOf) else self.child(here, step[2:])
+        return frozenset(found)
+
+
+def items(type: ListOf, value: Iterable[Any]) -> dict[str, Any]:
+    """The items of a set or keyed list by their step; raises KeyMissing. The first of two equal ones counts."""
+    found: dict[str, Any] = {}
+    for item in value:
+        found.setdefault(_step(type, item), item)
+    return found
+
+
+def _step(type: ListOf, item: Any) -> str:
+    if not type.keys:
+        return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
+    if not isinstance(item, Mapping):
+        raise KeyMissing(f"expected an object with the key {type.keys[0]!r}")
+    keys = {}
+    for key in sorted(type.keys):
+        value = item.get(key, type_schema.KEY_DEFAULTS.get(key))
+        if value is not None:
+            keys[key] = value
+    if not any(key in item for key in type.keys):
+        names = ", ".join(f'"{key}"' for key in type.keys)
+        raise KeyMissing(f"associative list with keys has an element that omits key field {names}")
+    return "k:" + json.dumps(keys, separators=(",", ":"), ensure_ascii=False)
+
+
+def _shape(value: Any) -> str:
+    return "map" if _is_map(value) else "list" if isinstance(value, (list, tuple)) else "scalar"
+
+
+def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_leaf(type: Type, value: Any) -> bool:
+    """Whether a value is owned as one."""
+    match type:
+        case Scalar():
+            return True
+        case Opaque():
+            return type.atomic or not _is_map(value)
+        case ListOf():
+            return not (type.keys or type.is_set) or not isinstance(value, (list, tuple))
+        case MapOf() | Struct():
+            return type.atomic or not _is_map(value)

@@ -1,0 +1,247 @@
+"""Runs the pods of every node: pulls, starts, readies, fails, ends them, as a `Behaviour` says.
+
+Containers do nothing: an image only has a name, which decides whether it can be pulled, stays up and gets ready. Probes, volumes
+and hooks are not looked at. https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.objects import POD, Body
+from gitops_ds.simulator import conditions
+from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.store import Change
+
+_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0  # seconds between restarts of a container that ends again and again
+_Name = tuple[str, str]
+
+
+class Trouble(StrEnum):
+    """What is wrong with an image."""
+
+    NEVER_PULLED = "never pulled"
+    CRASHES = "crashes"
+    NEVER_READY = "never ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Images and nodes by shell pattern, and their trouble."""
+
+    image: str
+    trouble: Trouble
+    nodes: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Delays in seconds: the first pull of an image on a node, from start to ready, from a delete to the end, to a crash.
+
+    `jitter` lengthens each delay by up to that share, differently for each pod and the same in each run.
+    """
+
+    pull: float = 2.0
+    start: float = 1.0
+    stop: float = 1.0
+    crash_after: float = 2.0
+    jitter: float = 0.0
+    faults: tuple[Fault, ...] = ()
+
+    def trouble(self, pod: Body) -> tuple[str, Trouble] | None:
+        """The first container of the pod that has a trouble, and which."""
+        for container in pod["spec"]["containers"]:
+            for fault in self.faults:
+                if fnmatch.fnmatchcase(container.get("image", ""), fault.image) and fnmatch.fnmatchcase(
+                    pod["spec"]["nodeName"], fault.nodes
+                ):
+                    return container["name"], fault.trouble
+        return None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One pod on its node: the next step's timer, and how often it crashed."""
+
+    body: Body
+    timer: asyncio.TimerHandle | None = None
+    crashes: int = 0
+    crashed: float = 0.0
+    ending: bool = False
+
+    def stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@dataclass(slots=True)
+class Kubelets:
+    """The kubelets of all nodes. Give it every change of pods, in order; `dead` nodes do nothing and say nothing."""
+
+    server: Server
+    behaviour: Behaviour
+    dead: set[str] = field(default_factory=set)
+    _runs: dict[str, _Run] = field(default_factory=dict)
+    _pulled: set[tuple[str, str]] = field(default_factory=set)
+    _addresses: int = 0
+
+    def saw_pod(self, change: Change) -> None:
+        """A pod came, went or changed."""
+        metadata = change.body["metadata"]
+        uid = metadata["uid"]
+        run = self._runs.get(uid)
+        if change.type is EventType.DELETED:
+            if run:
+                run.stop()
+                del self._runs[uid]
+            return
+        if not change.body["spec"].get("nodeName"):
+            return
+        if run is None:
+            run = self._runs[uid] = _Run(change.body)
+            self._take(run)
+        before, run.body = run.body, change.body
+        if "deletionTimestamp" in metadata and not run.ending:
+            self._end(run)
+        elif _images(before) != _images(change.body):
+            self._take(run)
+
+    def stop(self) -> None:
+        """Forgets all timers."""
+        for run in self._runs.values():
+            run.stop()
+
+    def die(self, node: str) -> None:
+        """The node stops without a word; what its pods last said stays."""
+        self.dead.add(node)
+        for run in self._on(node):
+            run.stop()
+
+    def revive(self, node: str) -> None:
+        """The node is back: pods that had to end do, the others start again."""
+        self.dead.discard(node)
+        for run in self._on(node):
+            run.ending = False
+            if "deletionTimestamp" in run.body["metadata"]:
+                self._end(run)
+            else:
+                self._take(run)
+
+    def _on(self, node: str) -> Iterator[_Run]:
+        return (run for run in list(self._runs.values()) if run.body["spec"]["nodeName"] == node)
+
+    def _after(self, run: _Run, seconds: float, step: Callable[[_Run], None]) -> None:
+        run.stop()
+        if run.body["spec"]["nodeName"] in self.dead:
+            return
+        part = zlib.crc32(run.body["metadata"]["uid"].encode()) / 2**32
+        delay = seconds * (1 + self.behaviour.jitter * part)
+        run.timer = asyncio.get_running_loop().call_later(delay, step, run)
+
+    def _take(self, run: _Run) -> None:
+        node = run.body["spec"]["nodeName"]
+        if node in self.dead or (run.body.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+            return
+        self._say(run, "Pending", lambda name: _waiting("ContainerCreating"))
+        images = {(node, image) for image in _images(run.body)}
+        self._after(run, 0 if images <= self._pulled else self.behaviour.pull, self._start)
+
+    def _start(self, run: _Run) -> None:
+        bad, trouble = self.behaviour.trouble(run.body) or ("", None)
+        match trouble:
+            case Trouble.NEVER_PULLED:
+                self._say(run, "Pending", lambda name: _waiting("ErrImagePull") if name == bad else _waiting("ContainerCreating"))
+                self._after(run, _FIRST_BACK_OFF, self._back_off_pulling)
+            case Trouble.CRASHES:
+                self._say(run, "Running", lambda name: self._running())
+                self._after(run, self.behaviour.crash_after, self._crash)
+            case Trouble.NEVER_READY:
+                self._say(run, "Running", lambda name: self._running())
+            case None:
+                self._pulled.update((run.body["spec"]["nodeName"], image) for image in _images(run.body))
+                self._say(run, "Running", lambda name: self._running())
+                self._after(run, self.behaviour.start, self._ready)
+
+    def _back_off_pulling(self, run: _Run) -> None:
+        bad, _ = self.behaviour.trouble(run.body) or ("", None)
+        said = "Back-off pulling image"
+        self._say(run, "Pending", lambda name: _waiting("ImagePullBackOff", said) if name == bad else _waiting("ContainerCreating"))
+        self._after(run, _LONGEST_BACK_OFF, self._start)
+
+    def _crash(self, run: _Run) -> None:
+        bad, _ = self.behaviour.trouble(run.body) or ("", None)
+        wait = min(_FIRST_BACK_OFF * 2**run.crashes, _LONGEST_BACK_OFF)
+        run.crashes += 1
+        run.crashed = self.server.now()
+        said = f"back-off {wait:g}s restarting failed container={bad}"
+        self._say(run, "Running", lambda name: _waiting("CrashLoopBackOff", said) if name == bad else self._running())
+        self._after(run, wait, self._start)
+
+    def _ready(self, run: _Run) -> None:
+        self._say(run, "Running", lambda name: {**self._running(), "ready": True})
+
+    def _running(self) -> dict[str, Any]:
+        return {"started": True, "state": {"running": {"startedAt": timestamps.text(self.server.now())}}}
+
+    def _end(self, run: _Run) -> None:
+        run.ending = True
+        grace = run.body["metadata"].get("deletionGracePeriodSeconds", 0)
+        self._after(run, min(self.behaviour.stop, grace), self._ended)
+
+    def _ended(self, run: _Run) -> None:
+        metadata = run.body["metadata"]
+        if self.server.store.get(POD, metadata["namespace"], metadata["name"]) is not None:
+            self.server.delete(POD, metadata["namespace"], metadata["name"], Ending(uid=metadata["uid"], grace=0))
+
+    def _say(self, run: _Run, phase: str, of: Callable[[str], dict[str, Any]]) -> None:
+        """Writes the pod's status: `of` gives each container's state by its name."""
+        body, now = run.body, self.server.now()
+        old = body.get("status") or {}
+        containers = [self._container(container, of(container["name"]), run) for container in body["spec"]["containers"]]
+        ready = all(container["ready"] for container in containers)
+        unready = ("ContainersNotReady", "containers with unready status")
+        listed: Any = old.get("conditions") or ()
+        for type, holds, why in (
+            ("PodReadyToStartContainers", True, ("", "")),
+            ("Initialized", True, ("", "")),
+            ("Ready", ready, ("", "") if ready else unready),
+            ("ContainersReady", ready, ("", "") if ready else unready),
+            ("PodScheduled", True, ("", "")),
+        ):
+            listed = conditions.among(listed, type, str(holds), now, why)
+        status = {
+            **old,
+            "phase": phase,
+            "conditions": listed,
+            "startTime": old.get("startTime") or timestamps.text(now),
+            "containerStatuses": containers,
+        }
+        if phase == "Running" and "podIP" not in status:
+            self._addresses += 1
+            status["podIP"] = f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+        run.body = self.server.put(POD, body, status=status) or body
+
+    def _container(self, container: Body, state: dict[str, Any], run: _Run) -> dict[str, Any]:
+        image = container.get("image", "")
+        made = {"name": container["name"], "image": image, "imageID": "", "ready": False, "started": False, **state}
+        crashed = self.behaviour.trouble(run.body) == (container["name"], Trouble.CRASHES)
+        made["restartCount"] = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
+        if crashed and run.crashes:
+            made["lastState"] = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.text(run.crashed)}}
+        return made
+
+
+def _waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"state": {"waiting": {"reason": reason, **({"message": message} if message else {})}}}
+
+
+def _images(pod: Body) -> tuple[str, ...]:
+    return tuple(container.get("image", "") for container in pod["spec"]["containers"])

@@ -1,0 +1,211 @@
+"""Who owns which field: managedFields after a server-side apply and after every other write.
+
+https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.model.objects import Body
+from gitops_ds.simulator import field_sets
+from gitops_ds.simulator.field_sets import Fields, Schema
+from gitops_ds.simulator.type_schema import Struct
+
+# Nobody owns what the server itself writes.
+_SYSTEM = frozenset(
+    {
+        ("f:apiVersion",),
+        ("f:kind",),
+        ("f:metadata",),
+        *(
+            ("f:metadata", f"f:{name}")
+            for name in (
+                "creationTimestamp",
+                "deletionGracePeriodSeconds",
+                "deletionTimestamp",
+                "generateName",
+                "generation",
+                "managedFields",
+                "name",
+                "namespace",
+                "resourceVersion",
+                "selfLink",
+                "uid",
+            )
+        ),
+    }
+)
+_BEFORE = "before-first-apply"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Manager:
+    """One entry of managedFields is told from another by this."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a manager owns, and since when it is so."""
+
+    fields: Fields
+    time: str
+
+
+Managers = Mapping[Manager, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Who writes, by which way, when; `type` is the kind's struct, `ignored` its fields that this way doesn't reach."""
+
+    manager: Manager
+    time: str
+    type: Struct
+    ignored: frozenset[str] = frozenset()
+
+
+def read(body: Body) -> dict[Manager, Entry]:
+    """The managers of an object."""
+    found = {}
+    for entry in (body.get("metadata") or {}).get("managedFields") or ():
+        manager = Manager(
+            entry.get("manager", ""), entry.get("operation", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
+        )
+        found[manager] = Entry(field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", ""))
+    return found
+
+
+def show(managers: Managers) -> list[dict[str, Any]]:
+    """The managedFields of an object: appliers first, then by time, as the API server orders them."""
+    order = sorted(managers.items(), key=lambda m: (m[0].operation, m[1].time, m[0].name, m[0].api_version, m[0].subresource))
+    shown = []
+    for manager, entry in order:
+        made = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": manager.api_version,
+            "time": entry.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": field_sets.encode(entry.fields),
+        }
+        if manager.subresource:
+            made["subresource"] = manager.subresource
+        shown.append(made)
+    return shown
+
+
+def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> list[dict[str, Any]]:
+    """The managedFields of `new`, which a create, replace or patch puts in place of `old`.
+
+    The writer takes what it added or changed; a field that is gone belongs to nobody. What the write itself says of managedFields
+    counts (so ownership is moved); one empty entry in them forgets everything.
+    """
+    said = new["metadata"].get("managedFields")
+    if said and not any(said):
+        return []
+    managers = read(new if said else old or {})
+    difference = schema.compare(write.type, _plain(old or {}, write), _plain(new, write))
+    taken = (difference.added | difference.modified) - _SYSTEM
+    after = _without(managers, write, taken | difference.removed)
+    mine = after.get(write.manager, Entry(field_sets.NONE, write.time))
+    _put(after, write, (mine.fields - difference.removed) | taken, changed=bool(taken))
+    return show(after)
+
+
+def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: bool) -> dict[str, Any]:
+    """`live` with `config` applied by the writer, and its new managedFields.
+
+    Fields that the writer owned, no longer states, and that nobody else owns, are removed. Raises Conflict, one cause a field,
+    where another manager owns a field with another value and `force` is not set; KeyMissing for a list item without its key.
+    """
+    managers = read(live)
+    before = _plain(live)
+    stated = _plain(config, write)
+    if live and not managers:
+        first = Manager(_BEFORE, "Update", write.manager.api_version)
+        managers[first] = Entry(schema.compare(write.type, {}, before).added - _SYSTEM, write.time)
+    last = managers[write.manager].fields if write.manager in managers else field_sets.NONE
+    mine = schema.of(write.type, stated) - _SYSTEM
+    merged: dict[str, Any] = schema.merge(write.type, before, stated)
+    others = (entry.fields for manager, entry in managers.items() if manager != write.manager)
+    held = schema.with_parents(write.type, mine.union(*others))
+    gone = schema.with_parents(write.type, last) - held - _SYSTEM
+    if gone:
+        merged = schema.without(write.type, merged, gone) or {}
+    difference = schema.compare(write.type, before, merged)
+    taken = difference.added | difference.modified
+    if not force:
+        _refuse(managers, write.manager, taken)
+    after = _without(managers, write, taken | difference.removed)
+    _put(after, write, mine, changed=bool(taken | difference.removed))
+    merged["metadata"] = {**merged.get("metadata", {}), "managedFields": show(after)}
+    return merged
+
+
+def _plain(body: Body, write: Write | None = None) -> dict[str, Any]:
+    """The object without managedFields, which own nothing and are owned by nobody, and without what the write doesn't reach."""
+    metadata = {k: v for k, v in (body.get("metadata") or {}).items() if k != "managedFields"}
+    reached = {k: v for k, v in body.items() if write is None or k not in write.ignored}
+    return {**reached, "metadata": metadata}
+
+
+def _without(managers: Managers, write: Write, lost: Fields) -> dict[Manager, Entry]:
+    after = {}
+    for manager, entry in managers.items():
+        if manager == write.manager:
+            after[manager] = entry
+        elif kept := entry.fields - lost:
+            after[manager] = entry if kept == entry.fields else Entry(kept, write.time)
+    return after
+
+
+def _put(managers: dict[Manager, Entry], write: Write, owned: Fields, changed: bool) -> None:
+    """The writer's entry; its time is that of its last write that changed something (apimachinery, managedfieldsupdater.go)."""
+    known = managers.pop(write.manager, None)
+    if owned:
+        managers[write.manager] = known if known and known.fields == owned and not changed else Entry(owned, write.time)
+
+
+def _refuse(managers: Managers, writer: Manager, taken: Fields) -> None:
+    clashes: dict[str, list[str]] = {}
+    for manager, entry in sorted(managers.items()):
+        if manager != writer and (clash := entry.fields & taken):
+            clashes.setdefault(_name(manager, writer), []).extend(sorted(field_sets.show(path) for path in clash))
+    if not clashes:
+        return
+    causes = tuple(
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
+        for who, paths in clashes.items()
+        for field in paths
+    )
+    raise errors.Conflict(_message(clashes), 409, "Conflict", causes)
+
+
+def _message(clashes: Mapping[str, Sequence[str]]) -> str:
+    number = sum(len(paths) for paths in clashes.values())
+    if number == 1:
+        ((who, (path,)),) = clashes.items()
+        return f"Apply failed with 1 conflict: conflict with {who}: {path}"
+    lines = []
+    for who, paths in clashes.items():
+        lines.append(f"conflicts with {who}:")
+        lines += [f"- {path}" for path in paths]
+    return f"Apply failed with {number} conflicts: " + "\n".join(lines)
+
+
+def _name(manager: Manager, writer: Manager) -> str:
+    said = f'"{manager.name}"'
+    if manager.subresource:
+        said += f' with subresource "{manager.subresource}"'
+    if manager.operation == "Update" or manager.api_version != writer.api_version:
+        said += f" using {manager.api_version}"
+    return said

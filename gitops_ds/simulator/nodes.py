@@ -1,0 +1,178 @@
+"""Nodes as they come, go, die and return, and the taints and pods that follow.
+
+What the node lifecycle, taint eviction and pod garbage collection controllers do.
+https://kubernetes.io/docs/concepts/architecture/nodes/#condition and
+https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds.apimachinery import tolerations
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.live import Taint
+from gitops_ds.model.objects import NODE, POD, Body
+from gitops_ds.simulator import conditions
+from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.store import Change
+
+_NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_OURS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
+MISSED_AFTER = 50.0  # seconds without a heartbeat until a node is Unknown (node-monitor-grace-period)
+_FORGOTTEN_AFTER = 40.0  # seconds until the pods of a node that is no more are collected
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node to be: its name, labels beyond the usual ones, taints, and what it offers to pods."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    system: str = "linux"
+    machine: str = "amd64"
+    room: Mapping[str, str] = field(default_factory=lambda: {"cpu": "8", "memory": "32Gi", "pods": "110"})
+
+
+def body_of(spec: NodeSpec, version: str) -> dict[str, Any]:
+    """The Node object, not yet ready."""
+    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": spec.system, "kubernetes.io/arch": spec.machine}
+    taints = [_taint(t.key, t.effect, t.value) for t in spec.taints]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": {**labels, **spec.labels}},
+        "spec": {"taints": taints} if taints else {},
+        "status": {
+            "capacity": dict(spec.room),
+            "allocatable": dict(spec.room),
+            "nodeInfo": {"kubeletVersion": version, "operatingSystem": spec.system, "architecture": spec.machine},
+        },
+    }
+
+
+class Lifecycle:
+    """Give it every change of nodes and pods, in order."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # by node, and by the uid of a pod that will be evicted
+        self._pods: dict[str, dict[str, Body]] = {}  # node -> uid -> pod
+
+    def stop(self) -> None:
+        """Forgets all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def tell(self, node: str, value: str, reason: str) -> None:
+        """Sets a node's Ready condition, as its kubelet or the node controller does."""
+        found = self._server.store.get(NODE, "", node)
+        if found is not None:
+            self._server.put(NODE, found, status=conditions.put(found, "Ready", value, self._server.now(), (reason, "")))
+
+    def missed(self, node: str) -> None:
+        """No heartbeat from now on."""
+        self._later(node, MISSED_AFTER, lambda: self.tell(node, "Unknown", "NodeStatusUnknown"))
+
+    def heard(self, node: str) -> None:
+        """Heartbeats again."""
+        self._cancel(node)
+        self.tell(node, "True", "KubeletReady")
+
+    def saw_node(self, change: Change) -> None:
+        """A node came, went or changed."""
+        name = change.body["metadata"]["name"]
+        if change.type is EventType.DELETED:
+            self._later(name, _FORGOTTEN_AFTER, lambda: self._forget(name))
+            return
+        taints = self._taints(change.body)
+        spec = {k: v for k, v in (change.body.get("spec") or {}).items() if k != "taints"}
+        if taints != ((change.body.get("spec") or {}).get("taints") or []):
+            self._server.put(NODE, change.body, spec={**spec, "taints": taints} if taints else spec)
+            return
+        for pod in list(self._pods.get(name, {}).values()):
+            self._evict(pod, taints)
+            if not conditions.true(change.body, "Ready") and conditions.true(pod, "Ready"):
+                status = conditions.put(pod, "Ready", "False", self._server.now(), ("NodeNotReady", ""))
+                self._server.put(POD, pod, status=status)
+
+    def _taints(self, node: Body) -> list[dict[str, Any]]:
+        spec = node.get("spec") or {}
+        kept = [taint for taint in spec.get("taints") or () if taint["key"] not in _OURS]
+        listed = (node.get("status") or {}).get("conditions") or ()
+        ready = next((c["status"] for c in listed if c["type"] == "Ready"), "False")
+        if spec.get("unschedulable"):
+            kept.append(_taint(_UNSCHEDULABLE, "NoSchedule"))
+        if ready != "True":
+            key = _UNREACHABLE if ready == "Unknown" else _NOT_READY
+            kept += [_taint(key, "NoSchedule"), _taint(key, "NoExecute")]
+        return kept
+
+    def saw_pod(self, change: Change) -> None:
+        """A pod came, went or changed."""
+        pod = change.body
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+        if not node:
+            return
+        if change.type is EventType.DELETED:
+            self._pods.get(node, {}).pop(uid, None)
+            self._cancel(uid)
+            return
+        new = uid not in self._pods.setdefault(node, {})
+        self._pods[node][uid] = pod
+        found = self._server.store.get(NODE, "", node)
+        if new and found is not None:
+            self._evict(pod, (found.get("spec") or {}).get("taints") or [])
+        elif new:
+            self._later(node, _FORGOTTEN_AFTER, lambda: self._forget(node))
+
+    def _evict(self, pod: Body, taints: list[dict[str, Any]]) -> None:
+        """Ends the pod when its tolerance of a NoExecute taint is over; a taint that is gone lets it stay."""
+        uid = pod["metadata"]["uid"]
+        seconds = _patience(pod, [t for t in taints if t["effect"] == "NoExecute"])
+        if seconds is None or "deletionTimestamp" in pod["metadata"]:
+            self._cancel(uid)
+        elif uid not in self._timers:
+            self._later(uid, seconds, lambda: self._delete(pod, None))
+
+    def _forget(self, node: str) -> None:
+        if self._server.store.get(NODE, "", node) is None:
+            for pod in list(self._pods.get(node, {}).values()):
+                self._delete(pod, 0)
+
+    def _delete(self, pod: Body, grace: int | None) -> None:
+        metadata = pod["metadata"]
+        found = self._server.store.get(POD, metadata["namespace"], metadata["name"])
+        if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+            self._server.delete(POD, metadata["namespace"], metadata["name"], Ending(grace=grace))
+
+    def _later(self, key: str, seconds: float, step: Callable[[], None]) -> None:
+        self._cancel(key)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, step)
+
+    def _cancel(self, key: str) -> None:
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+
+
+def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
+    """Seconds that the pod may stay with these taints; None for ever."""
+    shortest: float | None = None
+    for given in taints:
+        taint = Taint(given["key"], given["effect"], given.get("value", ""))
+        fitting = [t for t in pod["spec"].get("tolerations") or () if tolerations.tolerates(t, taint)]
+        if not fitting:
+            return 0.0
+        limits = [t["tolerationSeconds"] for t in fitting if t.get("tolerationSeconds") is not None]
+        if limits:
+            shortest = min([*limits, *([] if shortest is None else [shortest])])
+    return shortest
+
+
+def _taint(key: str, effect: str, value: str = "") -> dict[str, Any]:
+    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}

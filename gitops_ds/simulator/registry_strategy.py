@@ -1,0 +1,139 @@
+"""What the API server does to each kind on the way in: status kept apart, generations, fields that only it writes.
+
+The strategies of pkg/registry in Kubernetes, for the kinds around DaemonSets; every other kind gets the common rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.apimachinery import defaults
+from gitops_ds.model import names
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
+
+CRD = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+
+# Groups and kinds whose objects count their changes (asked of a real 1.37 API server, kind by kind); custom kinds do too.
+_COUNTED_GROUPS = {"apps", "batch", "policy", "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io"}
+_COUNTED_KINDS = {
+    ("", "Pod"),
+    ("networking.k8s.io", "Ingress"),
+    ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "NetworkPolicy"),
+}
+_NOT_COUNTED = {("apps", "ControllerRevision")}
+_NO_COUNTS = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
+_UNSET_WAIT_SECONDS = 300  # DefaultTolerationSeconds
+
+
+def on_create(resource: Resource, body: Body, has_status: bool, now: str) -> dict[str, Any]:
+    """The object as it is stored first, without the metadata that every kind gets."""
+    made = dict(body)
+    if has_status and resource != NODE:
+        made.pop("status", None)
+    if resource == POD:
+        made["spec"] = _admitted(made.get("spec") or {})
+    made = defaults.defaulted(made)
+    if resource == DAEMONSET:
+        made["status"] = dict(_NO_COUNTS)
+        _annotate(made, "1")
+    elif resource == POD:
+        made["status"] = {"phase": "Pending", "qosClass": _quality(made.get("spec") or {})}
+    elif resource == NAMESPACE:
+        metadata = made["metadata"]
+        labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
+        made = {**made, "metadata": {**metadata, "labels": labels}, "spec": {"finalizers": ["kubernetes"]}}
+        made["status"] = {"phase": "Active"}
+    elif resource == CRD:
+        made["status"] = _established(made.get("spec") or {}, now)
+    return made
+
+
+def on_update(resource: Resource, old: Body, new: Body, has_status: bool, subresource: str) -> dict[str, Any]:
+    """The object as it is stored in place of `old`: spec and status each change by their own road."""
+    made = dict(new)
+    if subresource:
+        made = {**{k: v for k, v in old.items() if k != "status"}, "metadata": new["metadata"]}
+        if "status" in new:
+            made["status"] = new["status"]
+    elif has_status:
+        made.pop("status", None)
+        if "status" in old:
+            made["status"] = old["status"]
+    made = defaults.defaulted(made)
+    if resource == NAMESPACE:
+        made["spec"] = old.get("spec", {})
+    if resource == DAEMONSET:
+        count = int((old["metadata"].get("annotations") or {}).get(names.TEMPLATE_GENERATION) or 1)
+        changed = _template(made) != _template(old)
+        _annotate(made, str(count + changed))
+    return made
+
+
+def counts_changes(resource: Resource, custom: bool) -> bool:
+    """Whether the kind has metadata.generation."""
+    kind = (resource.group, resource.kind)
+    return custom or ((resource.group in _COUNTED_GROUPS or kind in _COUNTED_KINDS) and kind not in _NOT_COUNTED)
+
+
+def desired(body: Body) -> dict[str, Any]:
+    """The part of an object whose change makes a new generation."""
+    return {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+
+
+def _template(daemonset: Body) -> Any:
+    return (daemonset.get("spec") or {}).get("template")
+
+
+def _annotate(daemonset: dict[str, Any], count: str) -> None:
+    metadata = daemonset["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), names.TEMPLATE_GENERATION: count}
+    daemonset["metadata"] = {**metadata, "annotations": annotations}
+
+
+def _admitted(spec: Body) -> dict[str, Any]:
+    """What the admission plugins DefaultTolerationSeconds and Priority add to a new pod."""
+    given = list(spec.get("tolerations") or ())
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_covers(toleration, key) for toleration in given):
+            given.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNSET_WAIT_SECONDS})
+    added = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True}
+    return {**added, **spec, "tolerations": given}
+
+
+def _covers(toleration: Body, key: str) -> bool:
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+
+
+def _quality(spec: Body) -> str:
+    """https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/"""
+    guaranteed, some = True, False
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            some = some or name in limits or name in requests
+            guaranteed = guaranteed and name in limits and requests.get(name, limits[name]) == limits[name]
+    return "Guaranteed" if guaranteed and some else "Burstable" if some else "BestEffort"
+
+
+def _established(spec: Body, now: str) -> dict[str, Any]:
+    accepted = spec.get("names") or {}
+    conditions = [
+        {
+            "type": "NamesAccepted",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "NoConflicts",
+            "message": "no conflicts found",
+        },
+        {
+            "type": "Established",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "InitialNamesAccepted",
+            "message": "the initial names have been accepted",
+        },
+    ]
+    stored = [version["name"] for version in spec.get("versions") or () if version.get("storage")]
+    return {"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored}

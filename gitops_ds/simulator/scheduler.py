@@ -1,0 +1,145 @@
+"""Binds pods to nodes: affinity, selector and taints, host ports, and what is left of CPU, memory and pods.
+
+A pod that fits nowhere stays Pending and says why. There is no scoring but the fewest pods, and no preemption: a pod of higher
+priority waits like every other. https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gitops_ds.apimachinery import capacity, node_eligibility, nodes, pods
+from gitops_ds.apimachinery.capacity import Amounts, Port
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.decision import Room
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import POD, Body
+from gitops_ds.simulator import conditions
+from gitops_ds.simulator.server import Server
+from gitops_ds.simulator.store import Change
+
+NAME = "default-scheduler"
+_Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the pods on one node take."""
+
+    pods: dict[_Name, Body] = field(default_factory=dict)
+    used: Counter[str] = field(default_factory=Counter)
+    ports: Counter[Port] = field(default_factory=Counter)
+
+
+class Scheduler:
+    """Give it every change of pods and nodes, in order, then let it `bind`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._nodes: dict[str, tuple[Node, Amounts]] = {}
+        self._loads: dict[str, _Load] = {}
+        self._waiting: dict[_Name, Body] = {}
+        self._due: dict[_Name, None] = {}
+
+    def saw_node(self, change: Change) -> None:
+        """A node came, went or changed."""
+        name = change.body["metadata"]["name"]
+        if change.type is EventType.DELETED:
+            self._nodes.pop(name, None)
+            return
+        known = self._nodes.get(name)
+        now = (nodes.node_of(change.body), capacity.allocatable(change.body))
+        if now != known:
+            self._nodes[name] = now
+            self._retry(name)
+
+    def saw_pod(self, change: Change) -> None:
+        """A pod came, went or changed."""
+        metadata, spec = change.body["metadata"], change.body["spec"]
+        name = (metadata["namespace"], metadata["name"])
+        on = spec.get("nodeName")
+        ended = (change.body.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+        if change.type is EventType.DELETED or ended or "deletionTimestamp" in metadata:
+            self._waiting.pop(name, None)
+        if on:
+            self._waiting.pop(name, None)
+            self._account(name, on, None if change.type is EventType.DELETED or ended else change.body)
+        elif change.type is EventType.ADDED and spec.get("schedulerName", NAME) == NAME:
+            self._waiting[name] = change.body
+            self._due[name] = None
+        elif name in self._waiting:
+            self._waiting[name] = change.body
+
+    def _account(self, name: _Name, node: str, body: Body | None) -> None:
+        load = self._loads.setdefault(node, _Load())
+        known = name in load.pods
+        if known == (body is not None):
+            return
+        taken = load.pods.pop(name) if body is None else body
+        sign = -1 if body is None else 1
+        for resource, amount in capacity.requested(taken["spec"]).items():
+            load.used[resource] += sign * amount
+        for port in capacity.host_ports(taken["spec"]):
+            load.ports[port] += sign
+        if body is None:
+            self._retry(node)
+        else:
+            load.pods[name] = body
+
+    def _retry(self, node: str) -> None:
+        for name, body in self._waiting.items():
+            if pods.target(body["spec"]) in ("", node):
+                self._due[name] = None
+
+    def bind(self) -> None:
+        """Binds every waiting pod that fits somewhere."""
+        while self._due:
+            name = next(iter(self._due))
+            del self._due[name]
+            if (body := self._waiting.get(name)) is not None:
+                self._place(name, body)
+
+    def _place(self, name: _Name, body: Body) -> None:
+        spec = body["spec"]
+        placer = Placer(
+            "", spec.get("nodeSelector") or {}, node_eligibility.required_terms(spec), tuple(spec.get("tolerations") or ())
+        )
+        reasons: Counter[str] = Counter()
+        for node in self._candidates(pods.target(spec)):
+            reason = self._refusal(placer, node, body)
+            if not reason:
+                del self._waiting[name]
+                self._account(name, node, body)
+                self._bound(body, node)
+                return
+            reasons[reason] += 1
+        others = len(self._nodes) - reasons.total()
+        if others:
+            reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
+        said = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+        message = f"0/{len(self._nodes)} nodes are available: {said or 'there are none'}."
+        status = conditions.put(body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message))
+        self._server.put(POD, body, status=status)
+
+    def _bound(self, body: Body, node: str) -> None:
+        status = conditions.put(body, "PodScheduled", "True", self._server.now())
+        self._server.put(POD, body, spec={**body["spec"], "nodeName": node}, status=status)
+
+    def _candidates(self, target: str) -> list[str]:
+        if target:
+            return [target] if target in self._nodes else []
+        return sorted(self._nodes, key=lambda name: (len(self._loads[name].pods) if name in self._loads else 0, name))
+
+    def _refusal(self, placer: Placer, name: str, body: Body) -> str:
+        """Why the pod can't be there; empty when it can."""
+        node, room = self._nodes[name]
+        if not placer.selects(node):
+            return "node(s) didn't match Pod's node affinity/selector"
+        if placer.place(node) is not Placement.RUN:
+            return "node(s) had untolerated taint(s)"
+        load = self._loads.get(name, _Load())
+        free = {resource: amount - load.used[resource] for resource, amount in room.items()}
+        taken = tuple(port for port, count in load.ports.items() if count > 0)
+        return capacity.misfit(capacity.requested(body["spec"]), capacity.host_ports(body["spec"]), Room(free, taken))

@@ -1,0 +1,166 @@
+"""The objects, under one growing version, and what happened to them of late."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.objects import Body, Resource
+from gitops_ds.simulator import api_errors
+
+Name = tuple[str, str]  # namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something happened to an object: `body` is what it is now (or was, when deleted), `before` what it was."""
+
+    version: int
+    type: EventType
+    body: Body
+    before: Body | None
+
+
+@dataclass(slots=True)
+class _Table:
+    """One kind: its objects, its latest changes (the numbers of those forgotten run on), and who waits for the next."""
+
+    objects: dict[Name, Body] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    forgotten: int = 0
+    forgotten_version: int = 0
+    waiting: dict[asyncio.Event, None] = field(default_factory=dict)  # in order, so that each run is the same
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The objects of each (group, kind) at a version."""
+
+    version: int
+    objects: dict[tuple[str, str], dict[Name, Body]]
+
+
+class Store:
+    """Bodies that go in or come out are never changed afterwards, by either side.
+
+    `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a
+    watch from before them is told to list again.
+    """
+
+    def __init__(self, history: int) -> None:
+        self.version = 0
+        self._history = history
+        self.listener: Callable[[Resource, Change], None] = lambda resource, change: None
+        self._tables: dict[tuple[str, str], _Table] = {}
+
+    def _table(self, resource: Resource) -> _Table:
+        return self._tables.setdefault((resource.group, resource.kind), _Table())
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
+        """The object, or None."""
+        return self._table(resource).objects.get((namespace, name))
+
+    def all(self, resource: Resource) -> list[Body]:
+        """The objects of a kind, sorted by namespace and name."""
+        objects = self._table(resource).objects
+        return [objects[key] for key in sorted(objects)]
+
+    def put(self, resource: Resource, body: dict[str, Any]) -> Body:
+        """Stores it under the next version, which is written into it."""
+        metadata = body["metadata"]
+        name = (metadata.get("namespace", ""), metadata["name"])
+        table = self._table(resource)
+        before = table.objects.get(name)
+        stored = self._stamped(body)
+        table.objects[name] = stored
+        self._tell(resource, Change(self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before))
+        return stored
+
+    def remove(self, resource: Resource, body: Body) -> Body:
+        """Takes it out; the result carries the version of its end."""
+        metadata = body["metadata"]
+        table = self._table(resource)
+        before = table.objects.pop((metadata.get("namespace", ""), metadata["name"]))
+        last = self._stamped(body)
+        self._tell(resource, Change(self.version, EventType.DELETED, last, before))
+        return last
+
+    def _stamped(self, body: Body) -> dict[str, Any]:
+        self.version += 1
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+
+    def _tell(self, resource: Resource, change: Change) -> None:
+        table = self._table(resource)
+        table.changes.append(change)
+        table.versions.append(self.version)
+        if len(table.changes) > 2 * self._history:
+            self._forget(table, len(table.changes) - self._history)
+        for event in table.waiting:
+            event.set()
+        self.listener(resource, change)
+
+    def _forget(self, table: _Table, number: int) -> None:
+        if number > 0:
+            table.forgotten += number
+            table.forgotten_version = table.versions[number - 1]
+            del table.changes[:number], table.versions[:number]
+
+    def begin(self, resource: Resource) -> None:
+        """A kind that is served from now on: a watch from earlier is Expired."""
+        self._table(resource).forgotten_version = self.version
+
+    def compact(self) -> None:
+        """Forgets all changes so far, as etcd's compaction does: every watch that starts before now is Expired."""
+        for table in self._tables.values():
+            self._forget(table, len(table.changes))
+            table.forgotten_version = self.version
+
+    def backup(self) -> Backup:
+        """All objects as they are now."""
+        return Backup(self.version, {kind: dict(table.objects) for kind, table in self._tables.items()})
+
+    def restore(self, backup: Backup, resources: Callable[[tuple[str, str]], Resource]) -> None:
+        """Puts the objects and the version back, as a restored etcd does: no watch hears of it, and history is gone."""
+        self.version = backup.version
+        for kind, table in self._tables.items():
+            before, table.objects = table.objects, dict(backup.objects.get(kind, {}))
+            table.changes, table.versions, table.forgotten, table.forgotten_version = [], [], 0, backup.version
+            for name in sorted(before.keys() | table.objects.keys()):
+                was, now = before.get(name), table.objects.get(name)
+                if was is not now:
+                    type = EventType.DELETED if now is None else EventType.ADDED if was is None else EventType.MODIFIED
+                    self.listener(resources(kind), Change(self.version, type, now or was or {}, was))
+
+    async def changes(self, resource: Resource, since: int) -> AsyncGenerator[Change, None]:
+        """What happens after the version `since`, without end. Raises Expired where that is no longer known."""
+        table = self._table(resource)
+        if since < table.forgotten_version:
+            raise api_errors.expired(since, table.forgotten_version)
+        at = table.forgotten + bisect_right(table.versions, since)
+        wake = asyncio.Event()
+        table.waiting[wake] = None
+        try:
+            while True:
+                wake.clear()
+                if at < table.forgotten:
+                    raise api_errors.expired(since, table.forgotten_version)
+                while at - table.forgotten < len(table.changes):
+                    change = table.changes[at - table.forgotten]
+                    at += 1
+                    if change.version > since:
+                        yield change
+                    if at < table.forgotten:
+                        break
+                else:
+                    await wake.wait()
+        finally:
+            table.waiting.pop(wake)
+
+    def kinds(self) -> Iterable[tuple[str, str]]:
+        """The (group, kind) of everything ever stored."""
+        return tuple(self._tables)

@@ -1,0 +1,199 @@
+"""One agent over all nodes: each node's commit, state and reason, by pool and zone, as small as 5,000 of them have to be. Pure.
+
+A node's `code` is the class of its cell: a letter for the state (none: well and up to date), then a letter for the commit, `a` the
+wanted one, then the number of the reason. Cells hold no text; names stand once for each group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gitops_ds.apimachinery import node_pools as pooling
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.live import Node, Revision
+
+_ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+SHADES = "abcdefg"  # commits with a colour of their own; the rest share the last
+
+# State letters, their words, in the order of the legend.
+STATES: Mapping[str, str] = {
+    "": "up to date and available",
+    "o": "an earlier revision, available",
+    "p": "on its way",
+    "x": "broken: the template is to blame",
+    "w": "broken: the node is to blame",
+    "u": "runs where it is not meant to",
+    "n": "no agent is meant to run here",
+}
+
+
+class Cell(msgspec.Struct, frozen=True, gc=False):
+    """A node as the map shows it. `revision` is what its pod runs."""
+
+    node: str
+    code: str
+    state: str
+    reason: str = ""
+    blame: str = ""
+    message: str = ""
+    pod: str = ""
+    revision: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one pool in one zone; `states` counts them by state."""
+
+    pool: str
+    zone: str
+    cells: tuple[Cell, ...]
+    states: Mapping[str, int]
+
+    @property
+    def meant(self) -> int:
+        """How many shall run the agent."""
+        return len(self.cells) - self.states.get("n", 0)
+
+    @property
+    def well(self) -> int:
+        """How many run the wanted revision, available."""
+        return self.states.get("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes run it."""
+
+    letter: str
+    commit: str
+    number: int
+    nodes: int
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMap:
+    """The map; `states` counts the nodes in each state, `reasons` names what the codes number."""
+
+    groups: tuple[Group, ...]
+    shades: tuple[Shade, ...]
+    states: Mapping[str, int]
+    reasons: tuple[str, ...]
+    troubles: tuple[tuple[str, str, tuple[Cell, ...]], ...] = ()
+    by_node: Mapping[str, Cell] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all cells, in the order of the page."""
+        return [cell.code for group in self.groups for cell in group.cells]
+
+
+def zone_of(node: Node) -> str:
+    """The node's zone, empty where no label says it."""
+    return next((node.labels[label] for label in _ZONES if node.labels.get(label)), "")
+
+
+def places(nodes: Sequence[Node], pools: Sequence[Pool]) -> Mapping[str, tuple[str, str]]:
+    """Pool and zone of every node, by its name."""
+    return {node.name: (pooling.pool_of(node, pools), zone_of(node)) for node in nodes}
+
+
+def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
+    """The agent's map; `where` is what `places` told.
+
+    Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
+    """
+    spread = decide.layout(agent.seen)
+    pods = [_shown(spread, spot) for spot in spread.spots]
+    shades, legend = _legend(agent, spread.hash, Counter(pod.hash for pod in pods if pod is not None and not pod.terminating))
+    troubles = {trouble.node: trouble for trouble in agent.health.nodes}
+    grouped: dict[tuple[str, str], list[Cell]] = {}
+    for spot, pod in zip(spread.spots, pods, strict=True):
+        place = where.get(spot.node)
+        if place is not None or pod is not None:  # a node that left may still have a pod
+            trouble = troubles.get(spot.node)
+            cell = _cell(spot.node, _state(spread, spot, pod, trouble), pod, trouble, legend)
+            grouped.setdefault(place or ("", ""), []).append(cell)
+    drawn = (Group(*place, tuple(cells), Counter([cell.state for cell in cells])) for place, cells in sorted(grouped.items()))
+    groups = tuple(sorted(drawn, key=lambda group: not group.meant))
+    all_cells = [cell for group in groups for cell in group.cells]
+    states = sum((Counter(group.states) for group in groups), Counter[str]())
+    return FleetMap(groups, shades, states, legend.reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
+
+
+@dataclass(frozen=True, slots=True)
+class _Legend:
+    """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their numbers."""
+
+    revisions: Mapping[str, tuple[Revision, str]]
+    reasons: tuple[str, ...]
+
+
+def _legend(agent: Agent, wanted: str, running: Mapping[str, int]) -> tuple[tuple[Shade, ...], _Legend]:
+    """The wanted revision first, then the others that run, newest first; `running` counts the nodes of each hash."""
+    by_hash = {revision.hash: revision for revision in agent.history}
+    current = by_hash.get(wanted) or agent.current
+    others = [by_hash[hash] for hash in running if hash in by_hash and (current is None or hash != current.hash)]
+    found = [*([current] if current else []), *sorted(others, key=lambda revision: -revision.number)]
+    letters = SHADES[0 if current else 1 :]
+    shades = tuple(
+        Shade(letters[min(place, len(letters) - 1)], agent.commit_of(one), one.number, running.get(one.hash, 0), one is current)
+        for place, one in enumerate(found)
+    )
+    letter_of = {shade.number: shade.letter for shade in shades}
+    revisions = {hash: (one, letter_of.get(one.number, SHADES[-1])) for hash, one in by_hash.items()}
+    return shades, _Legend(revisions, tuple(sorted({trouble.reason for trouble in agent.health.nodes})))
+
+
+def _shown(spread: Fleet, spot: Spot) -> Pod | None:
+    """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
+    if len(spot.pods) < 2:
+        return spot.pods[0] if spot.pods else None
+    staying = spot.staying
+    return next((pod for pod in staying if spread.updated(pod)), (staying or spot.pods)[0])
+
+
+def _state(spread: Fleet, spot: Spot, pod: Pod | None, trouble: NodeHealth | None) -> str:
+    if not spot.wanted:
+        return "u" if pod is not None else "n"
+    if trouble is None:
+        return "" if pod is not None and spread.updated(pod) else "o"
+    if trouble.reason == "Outdated":
+        return "o"
+    if trouble.reason in ("NoPod", "Starting", "Terminating", "Joining"):
+        return "p"
+    return "x" if trouble.blame is Blame.TEMPLATE else "w"
+
+
+def _cell(name: str, state: str, pod: Pod | None, trouble: NodeHealth | None, legend: _Legend) -> Cell:
+    revision, letter = legend.revisions.get(pod.hash, (None, "")) if pod is not None else (None, "")
+    if not state and letter == SHADES[0]:
+        letter = ""
+    code = f"{state} {letter}" if state and letter else state or letter
+    if trouble is None:
+        return Cell(name, code, state, "", "", "", pod.name if pod is not None else "", revision)
+    code = f"{code} r{legend.reasons.index(trouble.reason)}".lstrip()
+    return Cell(
+        name, code, state, trouble.reason, trouble.blame.value, trouble.message, pod.name if pod is not None else "", revision
+    )
+
+
+def _troubles(cells: Sequence[Cell]) -> tuple[tuple[str, str, tuple[Cell, ...]], ...]:
+    """The nodes that are not green by reason and blame: what is broken first, then the most."""
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.reason or cell.state in ("o", "u"):
+            reason = cell.reason or ("Outdated" if cell.state == "o" else "NotMeant")
+            found.setdefault((reason, cell.blame), []).append(cell)
+    rank = {"x": 0, "w": 1, "u": 2, "p": 3, "o": 4}
+    ordered = sorted(found.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0]))
+    return tuple((reason, blame, tuple(some)) for (reason, blame), some in ordered)

@@ -1,0 +1,82 @@
+"""All pages by their path: what a request and a stream ask for. A page is drawn once for each version of the view."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from gitops_ds import errors
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.web.page import rendering, view_models
+from gitops_ds.web.page.rendering import Drawn, Pages
+from gitops_ds.web.page.view import View
+
+_KEPT = 32
+
+
+class Book:
+    """The pages of one view; `may_leave` when people sign in here."""
+
+    def __init__(self, view: View, *, may_leave: bool = False) -> None:
+        self.view, self._may_leave = view, may_leave
+        self._pages = Pages(view)
+        self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = OrderedDict()
+        self._epoch = secrets.token_hex(4)  # another process counts its versions anew
+
+    def token(self, version: int) -> str:
+        """Names a version of this process, for a stream that goes on where a page was."""
+        return f"{self._epoch}-{version}"
+
+    async def page(self, path: str, asked: Mapping[str, str]) -> Drawn:
+        """The page at a path without its first slash. Raises NotFound."""
+        name = (path, tuple(sorted(asked.items())))
+        version = self.view.version
+        kept = self._drawn.get(name)
+        if kept is None or kept[0] != version:
+            template, told = await self._contents(path, asked)
+            query = "?" + urlencode(asked) if asked else ""
+            live = f"{root_of(path)}live?" + urlencode({"of": path + query, "since": self.token(version)})
+            given = {"live": live, "refresh": rendering.REFRESH, "may_leave": self._may_leave, **told}
+            kept = self._drawn[name] = (version, self._pages.draw(template, root_of(path), given))
+        self._drawn.move_to_end(name)
+        while len(self._drawn) > _KEPT:
+            self._drawn.popitem(last=False)
+        return kept[1]
+
+    def plain(self, template: str, told: Mapping[str, Any], path: str = "") -> Drawn:
+        """A page that doesn't live: signing in, an error."""
+        return self._pages.draw(template, root_of(path), told)
+
+    async def _contents(self, path: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        match path.split("/"):
+            case [""]:
+                return "overview.html", view_models.overview(self.view, asked)
+            case ["agents", namespace, name]:
+                return "agent.html", await view_models.agent(self.view, self._pages, self._agent(namespace, name))
+            case ["agents", namespace, name, "nodes"]:
+                found = self._agent(namespace, name)
+                return "agent_nodes.html", view_models.agent_nodes(self._pages, found, asked, self.view.cluster)
+            case ["nodes"]:
+                return "nodes.html", view_models.nodes(self.view, asked)
+            case ["nodes", name]:
+                return "node.html", view_models.node(self.view, name)
+            case ["commits", *parts] if parts:
+                return "commit.html", await view_models.commit(self.view, "/".join(parts))
+            case ["events"]:
+                return "events.html", view_models.events(self.view, asked)
+            case _:
+                raise errors.NotFound("there is no such page", 404, "NotFound")
+
+    def _agent(self, namespace: str, name: str) -> Agent:
+        for agent in self.view.agents():
+            if (agent.key.namespace, agent.key.name) == (namespace, name):
+                return agent
+        raise errors.NotFound(f"no DaemonSet {namespace}/{name} is in this cluster", 404, "NotFound")
+
+
+def root_of(path: str) -> str:
+    """The way from a page to the first one, relative: the page may stand below a path of a proxy."""
+    return "../" * path.count("/")

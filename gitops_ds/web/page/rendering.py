@@ -1,0 +1,121 @@
+"""Every page as HTML, from one look at the view. What was drawn stays until the view changes.
+
+A page has live pieces, each between two comments and one element with an id; the stream sends those that are no longer what they
+were. No value can write such a comment, for all are escaped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gitops_ds import __version__
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.objects import short
+from gitops_ds.redaction import texts
+from gitops_ds.web.page import assets, formatting, node_map
+from gitops_ds.web.page.node_map import FleetMap, Group
+from gitops_ds.web.page.view import View
+
+_PIECE = re.compile(r'<!--live-->(<[a-z]+ id="([^"]+)".*?)<!--/live-->', re.DOTALL)
+_MARK = re.compile(r"<!--/?live-->")
+_KEPT = 32  # pages, and maps, that are kept
+REFRESH = 15  # seconds between two looks of a browser without scripts
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A page: its HTML, its live pieces by id, and the codes of its map's cells.
+
+    `shape` is what has to be the same for pieces and codes to tell the whole difference; `words` say it to who doesn't see it.
+    """
+
+    html: bytes
+    pieces: Mapping[str, str] = field(default_factory=dict)
+    codes: Sequence[str] = ()
+    shape: object = None
+    words: str = ""
+
+    @cached_property
+    def small(self) -> bytes:
+        """The HTML for those who take gzip."""
+        return gzip.compress(self.html, 4, mtime=0)
+
+
+class Pages:
+    """Draws pages of one view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._maps: OrderedDict[object, tuple[Agent, FleetMap]] = OrderedDict()
+        self._places: tuple[object, Mapping[str, tuple[str, str]]] = (None, {})
+        loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
+        self._jinja = jinja2.Environment(
+            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, auto_reload=False
+        )
+        self._jinja.filters |= {"spaced": formatting.spaced, "hidden": texts.words}
+        self._jinja.globals |= {
+            "glyphs": formatting.GLYPHS,
+            "short": short,
+            "at": formatting.at,
+            "cells": cells,
+            "node_names": node_names,
+            "files": assets.PATHS,
+            "version": __version__,
+            "states": tuple(node_map.STATES.items()),
+            "words_of": node_map.STATES,
+        }
+
+    def map_of(self, agent: Agent) -> FleetMap:
+        """The agent's map, drawn once for each look at it."""
+        kept = self._maps.get(agent.key)
+        if kept is None or kept[0] is not agent:
+            kept = self._maps[agent.key] = (agent, node_map.draw(agent, self.places_of(agent)))
+        self._maps.move_to_end(agent.key)
+        while len(self._maps) > _KEPT:
+            self._maps.popitem(last=False)
+        return kept[1]
+
+    def places_of(self, agent: Agent) -> Mapping[str, tuple[str, str]]:
+        """Pool and zone of the nodes; they are the same for every agent until a node changes."""
+        nodes = agent.seen.nodes
+        if self._places[0] is not nodes:
+            self._places = (nodes, node_map.places(nodes, self.view.pools()))
+        return self._places[1]
+
+    def draw(self, template: str, root: str, told: Mapping[str, Any]) -> Drawn:
+        """The page of a template."""
+        given: dict[str, Any] = {"root": root, "cluster": self.view.cluster, "tab": "", "live": "", "refresh": 0, **told}
+        given.setdefault("may_leave", False)
+        given.setdefault("asked", {})
+        given["parts"] = self._jinja.get_template("parts.html").make_module(given)
+        text = self._jinja.get_template(template).render(given)
+        pieces = {found[2]: found[1] for found in _PIECE.finditer(text)}
+        html, said = _MARK.sub("", text).encode(), str(told.get("words", ""))
+        found = told.get("map")
+        if not isinstance(found, FleetMap):
+            return Drawn(html, pieces, (), frozenset(pieces), said)
+        places = tuple((group.pool, group.zone, tuple(cell.node for cell in group.cells)) for group in found.groups)
+        return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
+
+
+def cells(group: Group) -> Markup:
+    """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at all."""
+    return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
+
+
+def node_names(group: Group) -> str:
+    """The names of a group's nodes in one text: escaped as a whole, and not one by one."""
+    return " ".join([cell.node for cell in group.cells])
+
+
+def _square(code: str) -> str:
+    return f'<i class="{code}"></i>' if " " in code else f"<i class={code}></i>" if code else "<i></i>"

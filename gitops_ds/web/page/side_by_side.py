@@ -1,0 +1,109 @@
+"""Live and wanted side by side: two texts of the same fields, secrets hidden, lines paired. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.apimachinery import defaults
+from gitops_ds.model.change import FieldChange
+from gitops_ds.model.objects import Body, key_of, show_path
+from gitops_ds.plan import diff
+from gitops_ds.redaction import objects, report
+from gitops_ds.yaml import writer
+
+CONTEXT = 3  # equal lines that stay around a difference
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pair of lines; `kind` is same, changed, gone (live only), new (wanted only), or skipped with the number of equal lines."""
+
+    kind: str
+    left: str = ""
+    right: str = ""
+    left_number: int = 0
+    right_number: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The rows of the diff, and the paths of secret values that differ: these are told, and not shown."""
+
+    rows: tuple[Row, ...]
+    secret: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether everything is as it is wanted."""
+        return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
+
+
+def pair(live: Body, wanted: Body) -> Sides:
+    """Live on the left, wanted on the right. Fields that Git does not set are left out: they are nobody's business."""
+    stored = _within(defaults.defaulted(wanted), wanted)
+    mine = {key: value for key, value in stored.items() if key != "status"}
+    theirs = _within(live, mine)
+    hidden = report.found_in((live, wanted))
+    changes = diff.compare(theirs, mine)
+    secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
+    return Sides(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
+
+
+def _is_hidden(body: Body, change: FieldChange) -> bool:
+    shown = objects.field(key_of(body), change)
+    return bool(shown.old == shown.new)
+
+
+def text(value: Any) -> str:
+    """A value as YAML."""
+    return writer.dump(value).rstrip("\n")
+
+
+def _text(body: Body, hidden: report.Secrets) -> list[str]:
+    return hidden.within(writer.dump(objects.body(body))).splitlines()
+
+
+def _within(live: Any, wanted: Any) -> Any:
+    """What of the live value the wanted one names as well; all of it where they are not alike."""
+    if isinstance(live, Mapping) and isinstance(wanted, Mapping):
+        return {key: _within(live[key], wanted[key]) for key in wanted if key in live}
+    if isinstance(live, list) and isinstance(wanted, list):
+        by_name = {item["name"]: item for item in wanted if isinstance(item, Mapping) and "name" in item}
+        if len(by_name) == len(wanted) and all(isinstance(item, Mapping) for item in live):
+            return [_within(item, by_name.get(item.get("name"), item)) for item in live]
+        if len(live) == len(wanted):
+            return [_within(mine, theirs) for mine, theirs in zip(live, wanted, strict=True)]
+    return live
+
+
+def _rows(left: list[str], right: list[str]) -> Iterator[Row]:
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        for step in range(max(b - a, d - c)):
+            has_left, has_right = a + step < b, c + step < d
+            yield Row(
+                "same" if kind == "equal" else "changed" if has_left and has_right else "gone" if has_left else "new",
+                left[a + step] if has_left else "",
+                right[c + step] if has_right else "",
+                a + step + 1 if has_left else 0,
+                c + step + 1 if has_right else 0,
+            )
+
+
+def _folded(rows: list[Row]) -> Iterator[Row]:
+    """Long runs of equal lines as one row."""
+    near = {place + by for place, row in enumerate(rows) if row.kind != "same" for by in range(-CONTEXT, CONTEXT + 1)}
+    skipped = 0
+    for place, row in enumerate(rows):
+        if place in near:
+            if skipped:
+                yield Row("skipped", skipped=skipped)
+            skipped = 0
+            yield row
+        else:
+            skipped += 1
+    if skipped:
+        yield Row("skipped", skipped=skipped)

@@ -1,0 +1,373 @@
+"""What each page tells, as values for its template: rows, counts, runs of a commit. Pure but for the wait for Git."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gitops_ds import errors
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Counts, OnDelete, RollingUpdate, Share, Strategy
+from gitops_ds.model.decision import Blame, Health, HealthState
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import Key, short, show_path
+from gitops_ds.model.source_status import EFFECTS, SourceStatus
+from gitops_ds.plan import diff
+from gitops_ds.redaction import objects, report, texts
+from gitops_ds.web.page import formatting, node_map, side_by_side
+from gitops_ds.web.page.rendering import Pages
+from gitops_ds.web.page.view import Event, View
+
+# The order in which healths want eyes.
+_URGENCY = (
+    HealthState.FAILED,
+    HealthState.DEGRADED,
+    HealthState.MISSING,
+    HealthState.PROGRESSING,
+    HealthState.SUSPENDED,
+    HealthState.HEALTHY,
+)
+EVENTS_OF_ONE = 20
+PART = 250  # rows of a long table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One agent in a table."""
+
+    key: Key
+    health: Health
+    sync: str
+    sync_word: str
+    counts: Counts
+    commit: str
+    revision: int
+    bar: tuple[tuple[str, int], ...]
+    cluster: str
+
+    @property
+    def id(self) -> str:
+        """A name for its element that no other row has: neither part may hold a slash."""
+        return f"r/{self.key.namespace}/{self.key.name}"
+
+    @property
+    def note(self) -> str:
+        """The health's message where it says more than the state."""
+        return "" if self.health.state is HealthState.HEALTHY else texts.words(self.health.message)
+
+    @property
+    def bar_words(self) -> str:
+        """The bar for those who don't see it."""
+        known = {"good": "up to date", "old": "earlier revision", "way": "on their way", "warn": "broken nodes", "bad": "broken"}
+        return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
+
+
+def row(agent: Agent, cluster: str) -> Row:
+    """The agent in a table."""
+    sync, word = fleet_agents.sync_of(agent)
+    by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
+    bar = (("good", max(0, agent.counts.desired - sum(by.values()))), *((fill, by[fill]) for fill in ("old", "way", "warn", "bad")))
+    current = agent.current
+    commit = fleet_agents.commit_of(agent)
+    named = agent.state.cluster or cluster
+    return Row(agent.key, agent.health, sync, word, agent.counts, commit, current.number if current else 0, bar, named)
+
+
+def _fill(reason: str, blame: Blame) -> str:
+    if reason == "Outdated":
+        return "old"
+    if reason in ("NoPod", "Starting", "Terminating", "Joining"):
+        return "way"
+    return "bad" if blame is Blame.TEMPLATE else "warn"
+
+
+_SORTS: Mapping[str, Any] = {
+    "name": lambda row: (row.key.name, row.key.namespace),
+    "namespace": lambda row: (row.key.namespace, row.key.name),
+    "health": lambda row: (_URGENCY.index(row.health.state), row.key.name),
+    "sync": lambda row: (row.sync, row.key.name),
+    "desired": lambda row: row.counts.desired,
+    "ready": lambda row: row.counts.ready,
+    "updated": lambda row: row.counts.updated,
+    "revision": lambda row: row.revision,
+    "commit": lambda row: (row.commit, row.key.name),
+}
+
+
+def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+    """All agents by cluster, those in trouble first."""
+    everything = [row(agent, view.cluster) for agent in view.agents()]
+    states = Counter(one.health.state for one in everything)
+    query, only = asked.get("q", ""), asked.get("health", "")
+    sort, down = asked.get("sort", "health"), asked.get("down") == "1"
+    sort = sort if sort in _SORTS else "health"
+    shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
+    shown.sort(key=_SORTS[sort], reverse=down)
+    clusters: dict[str, list[Row]] = {}
+    for one in shown:
+        clusters.setdefault(one.cluster, []).append(one)
+    counts = [(state, states[state]) for state in _URGENCY]
+    told: dict[str, Any] = {"query": query, "only": only, "sort": sort, "down": down, "total": len(everything)}
+    told["sources"] = [source(status) for status in view.sources()]
+    told["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
+    return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One followed repository."""
+
+    condition: str
+    tone: str
+    repository: str
+    branch: str
+    message: str
+    newest: str
+    applied: str
+    since: float
+    looked: float
+
+
+def source(status: SourceStatus) -> Source:
+    """The repository as its line shows it."""
+    message, tone = texts.words(status.message), EFFECTS[status.condition].tone
+    commits = status.newest or "", status.applied or ""
+    return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since, status.looked)
+
+
+def _meets(one: Row, query: str) -> bool:
+    text = f"{one.key.name} {one.key.namespace} {one.health.state} {one.sync} {one.commit}".lower()
+    return all(word in text for word in query.lower().split())
+
+
+async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
+    """One agent: map, progress, history, diff, events."""
+    one, drawn = row(found, view.cluster), pages.map_of(found)
+    wanted = view.wanted(found.key)
+    pair = None if wanted is None else side_by_side.pair(found.seen.daemonset.raw, wanted)
+    good = one.bar[0][1]
+    return {
+        "tab": "Agents",
+        "row": replace(one, health=replace(one.health, message=texts.words(one.health.message))),
+        "map": drawn,
+        "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of {one.counts.desired} nodes up to date",
+        "steering": steering(found),
+        "sources": [shown] if found.source and (shown := source(found.source)).tone in ("bad", "warn") else [],
+        "strategy": _strategy(found.seen.daemonset.strategy),
+        "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
+        "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
+        "history": await _history(view, found),
+        "sides": pair,
+        "events": [event for event in view.events() if event.key == found.key][:EVENTS_OF_ONE],
+    }
+
+
+def _strategy(strategy: Strategy) -> str:
+    match strategy:
+        case OnDelete():
+            return "OnDelete"
+        case RollingUpdate(max_unavailable=away, max_surge=extra) if extra.amount:
+            return f"{_share(extra)} extra, {_share(away)} away at once"
+        case RollingUpdate(max_unavailable=away):
+            return f"{_share(away)} at once"
+
+
+def _share(share: Share) -> str:
+    return f"{share.amount}%" if share.percent else f"{share.amount}"
+
+
+def steering(found: Agent) -> list[tuple[str, str, str]]:
+    """What holds the agent or its repository, in words, and the command that ends it."""
+    annotations, key, told = found.seen.daemonset.annotations, found.key, []
+    if found.seen.daemonset.suspended:
+        told.append(("Suspended", "its rollouts are paused.", f"gitops-ds resume ds/{key.name} -n {key.namespace}"))
+    if annotations.get(names.HOLD):
+        undo = f"kubectl annotate -n {key.namespace} ds/{key.name} {names.HOLD}-"
+        told.append(("Held", "nothing is applied to it while its annotation says so.", undo))
+    told += [
+        ("Commit held", f"{short(held.commit)}: {held.reason}.", f"gitops-ds release {short(held.commit)}")
+        for held in found.state.held
+    ]
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision in the history."""
+
+    number: int
+    commit: str
+    subject: str
+    author: str
+    committed: str
+    nodes: int
+    current: bool
+    command: str
+
+
+async def _history(view: View, found: Agent) -> list[Entry]:
+    """Newest first; where Git knows nothing, what the revision says of itself."""
+    revisions = list(reversed(found.history))
+    known = await view.commits(sorted({commit for one in revisions if (commit := found.commit_of(one))}))
+    counts, current, key, entries = found.nodes_by_hash(), found.current, found.key, []
+    for one in revisions:
+        commit = found.commit_of(one)
+        info = known.get(commit)
+        cause = str(((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or "")
+        entries.append(
+            Entry(
+                one.number,
+                commit,
+                texts.words(info.subject if info else cause),
+                info.author if info else "",
+                fleet_agents.when(info.committed) if info else "",
+                counts[one.hash],
+                current is not None and one.name == current.name,
+                f"gitops-ds rollback ds/{key.name} -n {key.namespace} --to-revision {one.number}",
+            )
+        )
+    return entries
+
+
+def agent_nodes(pages: Pages, found: Agent, asked: Mapping[str, str], cluster: str) -> dict[str, Any]:
+    """Every node of an agent as a table, or those of one reason, a part at a time."""
+    drawn, reason, first = pages.map_of(found), asked.get("reason", ""), _first(asked)
+    all_cells = [cell for group in drawn.groups for cell in group.cells]
+    if reason:
+        all_cells = [cell for why, _, some in drawn.troubles if why == reason for cell in some]
+    return {
+        "tab": "Agents",
+        "row": row(found, cluster),
+        "reason": reason,
+        "cells": all_cells[first - 1 : first - 1 + PART],
+        "count": len(all_cells),
+        "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
+        **_part(first, asked),
+    }
+
+
+def _part(first: int, asked: Mapping[str, str]) -> dict[str, Any]:
+    return {"first": first, "size": PART, "asked": {key: asked[key] for key in ("q", "reason") if asked.get(key)}}
+
+
+def _first(asked: Mapping[str, str]) -> int:
+    text = asked.get("first", "1")
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node in a table: how many agents' pods it has, and which are not well."""
+
+    node: Node
+    pool: str
+    zone: str
+    state: str
+    pods: int
+    troubles: tuple[tuple[Key, str], ...]
+
+
+def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+    """Every node, a part at a time."""
+    agents, query, first = view.agents(), asked.get("q", ""), _first(asked)
+    found = agents[0].seen.nodes if agents else ()
+    where = node_map.places(found, view.pools())
+    terms = query.lower().split()
+    shown = [one for one in found if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)]
+    part = shown[first - 1 : first - 1 + PART]
+    here = {one.name for one in part}
+    pods: Counter[str] = Counter()
+    troubles: dict[str, list[tuple[Key, str]]] = {}
+    for one in agents:
+        pods.update(pod.node for pod in one.seen.pods if pod.node in here and not pod.terminating)
+        for trouble in one.health.nodes:
+            if trouble.node in here and trouble.reason != "Outdated":
+                troubles.setdefault(trouble.node, []).append((one.key, trouble.reason))
+    rows = [NodeRow(one, *where[one.name], _node_state(one), pods[one.name], tuple(troubles.get(one.name, ()))) for one in part]
+    return {"tab": "Nodes", "rows": rows, "count": len(shown), "query": query, **_part(first, asked)}
+
+
+def _node_state(node: Node) -> str:
+    return ("Ready" if node.ready else "Not ready") + (", cordoned" if node.unschedulable else "")
+
+
+def node(view: View, name: str) -> dict[str, Any]:
+    """One node with every agent on it. Raises NotFound when no look has shown it."""
+    agents = view.agents()
+    found = next((node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None)
+    if found is None:
+        raise errors.NotFound(f"no node {name}: it may have left the cluster", 404, "NotFound")
+    rows, elsewhere = [], []
+    where = node_map.places([found], view.pools())
+    for one in agents:
+        seen = replace(one.seen, nodes=(found,), pods=tuple(pod for pod in one.seen.pods if pod.node == name))
+        health = replace(one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name))
+        drawn = node_map.draw(replace(one, seen=seen, health=health), where)
+        cell = drawn.by_node.get(name)
+        if cell is None or cell.state == "n":
+            elsewhere.append(one.key)
+        else:
+            rows.append((one.key, cell, one.commit_of(cell.revision) if cell.revision else ""))
+    place = dict(zip(("pool", "zone"), where[name], strict=True))
+    return {"tab": "Nodes", "node": found, "rows": rows, "elsewhere": elsewhere, **place}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A revision that a commit made: who runs it, and which fields of the pod template it changed (None: nothing to compare)."""
+
+    key: Key
+    number: int
+    before: int
+    wanted: bool
+    desired: int
+    nodes: tuple[str, ...]
+    fields: tuple[tuple[str, str, str], ...] | None
+
+
+async def commit(view: View, id: str) -> dict[str, Any]:
+    """One commit: what it changed, who runs it."""
+    runs = []
+    for one in view.agents():
+        history = one.history
+        for place, revision in enumerate(history):
+            if one.commit_of(revision) != id:
+                continue
+            on = tuple(sorted(pod.node for pod in one.seen.pods if pod.hash == revision.hash and pod.node and not pod.terminating))
+            before = history[place - 1] if place else None
+            wanted = one.current is not None and one.current.name == revision.name
+            changes = _changes(one.key, before, revision) if before else None
+            runs.append(Run(one.key, revision.number, before.number if before else 0, wanted, one.counts.desired, on, changes))
+    known = (await view.commits([id])).get(id)
+    told: list[Event] = [event for event in view.events() if event.commit == id]
+    if not runs and known is None and not told:
+        raise errors.NotFound(f"no commit {id[:40]} is known here", 404, "NotFound")
+    return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": told}
+
+
+def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, str, str], ...]:
+    hidden = report.found_in({"kind": "DaemonSet", "spec": one.template} for one in (before, after))
+    found = [objects.field(key, change) for change in diff.compare(before.template, after.template)]
+    return tuple((show_path(c.path), hidden.within(_told(c.old)), hidden.within(_told(c.new))) for c in found)
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else side_by_side.text(value)
+
+
+def events(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+    """What happened, newest first."""
+    query, found = asked.get("q", ""), view.events()
+    terms = query.lower().split()
+    shown = [
+        event
+        for event in found
+        if all(term in f"{formatting.spaced(event.kind)} {event.key or ''} {event.commit} {event.words}".lower() for term in terms)
+    ]
+    return {"tab": "Events", "events": shown, "query": query, "kept": len(found)}

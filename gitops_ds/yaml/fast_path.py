@@ -1,0 +1,158 @@
+"""The YAML that most manifests are, line by line: block mappings and lists of short scalars, four times as fast as libyaml.
+
+It reads a file wholly or not at all, and errs to the side of not reading it only: whatever is not surely what libyaml makes of it
+(tests/yaml/test_fast_path.py compares) is left to `documents`, and so is all that something has to be said about. It is fast
+because files repeat the same lines: what a line says is found out once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from gitops_ds.yaml import scalars
+
+# Below all limits of `documents`, and below the 1,024 characters that a key may be away from its colon.
+_MOST_BYTES: Final = 100_000
+_LONGEST: Final = 1_000
+_DEEPEST: Final = 40
+_SEEN_AT_MOST: Final = 20_000
+
+_COMMENT: Final = r"#[\t\x20-\x7e]*"
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
+# Begins and ends as nothing else can, and holds neither ": " nor " #".
+_BARE: Final = r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ ])#| +(?=[^ #]))*"
+_QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
+_ITEM: Final = rf"[A-Za-z0-9/_][A-Za-z0-9./_-]*|{_QUOTED}"
+_LIST: Final = rf"\[ *(?:(?:{_ITEM})(?: *, *(?:{_ITEM}))*)? *\]"
+
+_LINE: Final = re.compile(rf"( *)(- +)?(?:({_KEY}):(?: +|\Z))?(.*)\Z")
+_NOTHING: Final = re.compile(rf" *(?:{_COMMENT})?\Z")
+_VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|\{{ *\}})(?: +{_COMMENT})? *\Z")
+_ITEMS: Final = re.compile(_ITEM)
+
+_NEW: Final = "---"
+# How many columns the line is in, whether a dash comes first, the column of the key, the key, whether a value follows, the value.
+_Line = tuple[int, bool, int, str | None, bool, Any]
+_BLANK: Final[_Line] = (-1, False, 0, None, False, None)
+_SEEN: Final[dict[str, _Line]] = {}
+
+
+class _Unsure(Exception):
+    """This is for libyaml to read."""
+
+
+def read(data: bytes) -> list[tuple[int, dict[str, Any]]] | None:
+    """The documents that are not empty, each with its number from 0; None where this is not the one to read them."""
+    if len(data) > _MOST_BYTES or not data.isascii():
+        return None
+    found: list[tuple[int, dict[str, Any]]] = []
+    lines: list[_Line] = []
+    begun, number = False, 0
+    try:
+        for text in data.decode("ascii").split("\n"):
+            line = _SEEN.get(text)
+            if line is None:
+                if text == _NEW:
+                    if lines:
+                        found.append((number, _document(lines)))
+                        lines = []
+                    number += begun
+                    begun = True
+                    continue
+                line = _line(text)
+                if len(_SEEN) < _SEEN_AT_MOST:
+                    _SEEN[text] = line
+            if line is not _BLANK:
+                begun = True
+                lines.append(line)
+        if lines:
+            found.append((number, _document(lines)))
+    except _Unsure:
+        return None
+    return found
+
+
+def _document(lines: list[_Line]) -> dict[str, Any]:
+    """The mapping that the lines of a document are."""
+    root: dict[str, Any] = {}
+    box: Any = root  # where the last line went
+    at, is_list = 0, False  # its column, and whether it is a list
+    waiting: str | None = None  # the key there that has no value yet
+    around: list[tuple[int, Any, bool]] = []  # the boxes around that one
+    for column, dash, inner, key, said, value in lines:
+        if column < at:
+            waiting = None
+            while column < at:  # ends: the outermost is at column 0
+                at, box, is_list = around.pop()
+        if column > at:
+            if not waiting:  # a text that goes on, or a mistake
+                raise _Unsure
+            around.append((at, box, is_list))
+            new: Any = [] if dash else {}
+            box[waiting] = new
+            box, at, is_list, waiting = new, column, dash, None
+        elif dash is not is_list:
+            if dash and waiting:  # a list may stand in the column of its key
+                around.append((at, box, is_list))
+                box[waiting] = box = []
+            elif is_list and around and around[-1][0] == at:
+                _, box, _ = around.pop()
+            else:
+                raise _Unsure
+            is_list, waiting = dash, None
+        if dash:
+            if key is None:
+                box.append(value.copy() if type(value) is list or type(value) is dict else value)
+                continue
+            around.append((at, box, True))
+            new = {}
+            box.append(new)
+            box, at, is_list = new, inner, False
+        if key in box:
+            raise _Unsure
+        box[key] = value.copy() if type(value) is list or type(value) is dict else value
+        waiting = None if said else key
+        if len(around) > _DEEPEST:
+            raise _Unsure
+    return root
+
+
+def _line(text: str) -> _Line:
+    if _NOTHING.match(text):
+        return _BLANK
+    parts = _LINE.match(text) if len(text) <= _LONGEST else None
+    if parts is None:
+        raise _Unsure
+    indent, dash, key, rest = parts.groups()
+    column, is_item = len(indent), dash is not None
+    if key is None:
+        if not is_item:
+            raise _Unsure
+        return column, True, 0, None, True, _value(rest)
+    if scalars.key(key) != key:
+        raise _Unsure
+    inner = column + len(dash or "")
+    if _NOTHING.match(rest):
+        return column, is_item, inner, key, False, None
+    return column, is_item, inner, key, True, _value(rest)
+
+
+def _value(text: str) -> Any:
+    found = _VALUE.match(text)
+    if found is None:
+        raise _Unsure
+    word: str = found[1]
+    if word[0] == "{":
+        return {}
+    return [_scalar(one) for one in _ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
+
+
+def _scalar(word: str) -> scalars.Scalar:
+    if word[0] in "\"'":
+        return word[1:-1]
+    value = scalars.read(word)
+    if scalars.ambiguous(word) or (isinstance(value, float) and not math.isfinite(value)):
+        raise _Unsure
+    return value

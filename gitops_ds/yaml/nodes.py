@@ -1,0 +1,147 @@
+"""The nodes of a YAML file by libyaml (ruamel.yaml.clib), each with its marks, none with a resolved tag: that work is ours.
+
+What could make the parser itself run away (depth, number of nodes) is counted here.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None without the C parser
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.tag import Tag
+
+from gitops_ds.yaml import flow_scalars
+
+MAX_NODES: Final = 100_000  # of one document, aliases expanded
+MAX_DEPTH: Final = 64
+
+
+def c_parser_present() -> bool:
+    """Whether ruamel.yaml has its C parser; `ruamel.yaml[oldlibyaml]` brings it."""
+    return CParser is not None
+
+
+# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no look-up of a tag.
+PLAIN: Final = Tag(suffix="plain")
+QUOTED: Final = Tag(suffix="quoted")
+MAPPING: Final = Tag(suffix="mapping")
+SEQUENCE: Final = Tag(suffix="sequence")
+TAGS: Final = {
+    "tag:yaml.org,2002:str": QUOTED,
+    "tag:yaml.org,2002:map": MAPPING,
+    "tag:yaml.org,2002:seq": SEQUENCE,
+}
+
+
+class LimitPassed(Exception):
+    """A limit of ours; the parser itself had no complaint."""
+
+    def __init__(self, what: str, node: Node | None = None) -> None:
+        super().__init__(what)
+        self.what, self.node = what, node
+
+
+def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
+    if kind is ScalarNode:
+        return PLAIN if implicit[0] else QUOTED
+    return MAPPING if kind is MappingNode else SEQUENCE
+
+
+class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
+    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no more."""
+
+    def __init__(self, data: bytes) -> None:
+        CParser.__init__(self, data)
+        self._parser: Any = self
+        self._composer: Any = self
+        self.depth = 0
+        self.nodes = 0
+
+    def close(self) -> None:
+        """It names itself: without this each file's memory would wait for the garbage collector."""
+        self._parser = self._composer = None
+
+    # The composer calls these for every node; functions of C cost it a third of what methods do.
+    descend_resolver: Any = staticmethod(operator.is_)
+    ascend_resolver: Any = staticmethod(bool)
+    resolve: Any = staticmethod(_sort)
+
+
+class _CountingParser(_Parser):
+    """The same for files that could hold too many nodes, or nest so deep that the composer's recursion would end the process."""
+
+    def descend_resolver(self, _parent: object, _index: object) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH + 1:  # a scalar is a step down too
+            raise LimitPassed(f"the document is nested more than {MAX_DEPTH} levels deep")
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, kind: type[Node], value: object, implicit: Any) -> Tag:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise LimitPassed(f"a document has more than {MAX_NODES:,} values")
+        return _sort(kind, value, implicit)
+
+
+def _is_harmless(data: bytes) -> bool:
+    """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper than a few hundred levels.
+
+    A block collection stands further right than the one around it, or is a list at the column of the key above it: two levels a
+    column at most. A flow collection needs its bracket. The 64 levels are then counted while the values are built.
+    """
+    if len(data) > MAX_NODES:
+        return False
+    return data.count(b"[") + data.count(b"{") + 2 * max(map(len, data.split(b"\n"))) <= 400
+
+
+_SURROGATES: Final = re.compile(rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+def compose(data: bytes) -> Iterator[Node]:
+    """The root of each document; raises YAMLError and LimitPassed."""
+    if _SURROGATES.search(data) and data.lstrip()[:1] in (b"{", b"["):
+        data = _SURROGATES.sub(_joined, data)
+    if not c_parser_present():
+        raise LimitPassed("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
+    done = 0
+    try:
+        for root in _composed(data):
+            yield root
+            done += 1
+    except MarkedYAMLError:
+        veiled = flow_scalars.veiled(data)
+        if veiled == data:
+            raise
+        for root in list(_composed(veiled))[done:]:
+            flow_scalars.unveil(root)
+            yield root
+
+
+def last(node: Node) -> Node:
+    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where the next thing starts."""
+    while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
+        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    return node
+
+
+def _composed(data: bytes) -> Iterator[Node]:
+    parser = _Parser(data) if _is_harmless(data) else _CountingParser(data)
+    try:
+        while parser.check_node():
+            parser.nodes = 0
+            yield parser.get_node()
+    finally:
+        parser.close()
+
+
+def _joined(pair: re.Match[bytes]) -> bytes:
+    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight digits."""
+    high, low = int(pair[1], 16), int(pair[2], 16)
+    return b"\\U%08X" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))

@@ -1,0 +1,270 @@
+"""Which line of a chart's template, or which of its values, made each value of a rendered object.
+
+A template is text with gaps, so this reads it as far as it looks like YAML, by its keys and their indentation, and lays the
+rendered object over it. Where that leaves a choice, the nearest parent answers. A value is only named where the template does
+nothing but print it and it is what was printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.chart import Places
+from gitops_ds.model.objects import Path
+from gitops_ds.yaml import path as yaml_path
+
+_KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?(?:\s+#.*)?")
+_ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
+_OPENS = re.compile(r"(if|range|with|define|block)\b")
+_WITH = re.compile(r"with\s+\$?\.Values\.([\w.]+)")
+_VALUE = re.compile(r"(?<![\w)])\$?\.Values\.(\w+(?:\.\w+)*)")
+_INDENTED = re.compile(r"\bn?indent\s+(\d+)")
+# Longer lines are cut: the patterns look back, and nobody writes a key that far to the right. Of keys that stand there more often
+# than this, as branches do, none is meant.
+_LONGEST_LINE = 1000
+_MOST_BRANCHES = 10
+_DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values of a chart, and where they stand; `path` leads to them."""
+
+    value: Any
+    file: str
+    path: Path = ()
+
+
+@dataclass(slots=True)
+class _Node:
+    """A line: a key with the text behind it, an item of a list (no key), or only an action; below it lines of each kind."""
+
+    line: int
+    indent: int
+    key: str | None = None
+    text: str = ""
+    within: str | None = None  # the value that a surrounding `with` makes the dot
+    children: list[_Node] = field(default_factory=list)
+    actions: list[_Node] = field(default_factory=list)
+    _by_key: dict[str | None, list[_Node]] | None = None
+    _by_name: dict[str, list[_Node]] | None = None
+
+    def keyed(self, key: str | None) -> list[_Node]:
+        """The children with that key; None: the items of a list."""
+        if self._by_key is None:
+            self._by_key = {}
+            for child in self.children:
+                self._by_key.setdefault(child.key, []).append(child)
+        return self._by_key.get(key, [])
+
+    def named(self, name: str) -> list[_Node]:
+        """The items of a list whose `name` that is."""
+        if self._by_name is None:
+            self._by_name = {}
+            for item in self.keyed(None):
+                for key in item.keyed("name"):
+                    self._by_name.setdefault(key.text.strip("\"'"), []).append(item)
+        return self._by_name.get(name, [])
+
+    def reads(self) -> list[str]:
+        """The values that its text prints."""
+        found = _VALUE.findall(self.text)
+        dotted = [a for a in _ACTION.findall(self.text) if _DOT.match(a)]
+        return [*found, *([self.within] if dotted and self.within else [])]
+
+    @property
+    def prints_one(self) -> bool:
+        """Whether its text is one action and nothing else, but quotes."""
+        return _ACTION.sub("", self.text, count=1).strip("\"' ") == ""
+
+
+def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[Layer]) -> list[Places]:
+    """For each object that the template made, in their order, the pointers of its values, the winner first.
+
+    `layers` are the values that the template saw, the winner first.
+    """
+    outlines = list(_outlines(template))
+    by_kind: dict[str, list[_Node]] = {}
+    for outline in outlines:
+        for kind in outline.keyed("kind"):
+            by_kind.setdefault(kind.text, []).append(outline)
+    found = []
+    for number, each in enumerate(objects):
+        same = by_kind.get(str(each.get("kind")), []) if isinstance(each, Mapping) else []
+        # The document that it is of, by its kind or else its number; the whole file where that is open.
+        only = (
+            outlines
+            if len(outlines) == 1
+            else same
+            if len(same) == 1
+            else outlines[number:]
+            if len(objects) == len(outlines)
+            else []
+        )
+        found.append(_Laid(file, layers).over(each, only[0] if only else _Node(1, -1)))
+    return found
+
+
+def _outlines(template: str) -> Iterator[_Node]:
+    """The documents of a template, each as a tree of its lines; those without any key are left out."""
+    reader = _Reader()
+    for number, line in enumerate(template.split("\n"), 1):
+        if line.startswith("---"):
+            yield from reader.ended()
+            reader = _Reader(reader.blocks)
+        else:
+            reader.take(number, line[:_LONGEST_LINE].rstrip())
+    yield from reader.ended()
+
+
+class _Reader:
+    """Takes the lines of one document."""
+
+    def __init__(self, blocks: list[str | None] | None = None) -> None:
+        self.blocks = blocks or []
+        self._root = _Node(0, -1)
+        self._open = [self._root]
+        self._comment = False
+        self._text_below: int | None = None
+
+    def ended(self) -> Iterator[_Node]:
+        """The document, if it has a key."""
+        if keys := [child for child in self._root.children if child.key]:
+            self._root.line = keys[0].line
+            yield self._root
+
+    def take(self, number: int, line: str) -> None:
+        """The next line."""
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if self._comment or re.match(r"\{\{-?\s*/\*", text):
+            self._comment = "*/" not in text
+            return
+        if not text or text.startswith("#") or self._is_text(indent, text):
+            return
+        if text.startswith("{{") and not _KEY.match(text):
+            self._action(number, indent, text)
+            return
+        while text == "-" or text.startswith("- "):
+            rest = text[1:].lstrip()
+            self._add(_Node(number, indent, text=rest), same=True)
+            indent, text = indent + len(text) - len(rest), rest
+        if found := _KEY.match(text):
+            value = (found[2] or "").strip()
+            self._add(_Node(number, indent, found[1].strip("\"'"), value, within=self._within))
+            self._text_below = indent if _BLOCK.fullmatch(value) else None
+
+    def _is_text(self, indent: int, text: str) -> bool:
+        """Whether the line belongs to a text on several lines."""
+        if self._text_below is not None and indent <= self._text_below and not text.startswith("{{"):
+            self._text_below = None
+        return self._text_below is not None
+
+    @property
+    def _within(self) -> str | None:
+        return self.blocks[-1] if self.blocks else None
+
+    def _action(self, number: int, indent: int, text: str) -> None:
+        actions = _ACTION.findall(text)
+        for action in actions:
+            if _OPENS.match(action):
+                scope = _WITH.fullmatch(action)
+                self.blocks.append(scope[1] if scope else self._within if action.startswith("if") else None)
+            elif action == "end" and self.blocks:
+                self.blocks.pop()
+            elif action.startswith("else") and self.blocks:
+                self.blocks[-1] = None
+        if len(actions) == 1 and not re.match(r"(if|range|with|define|block|end|else|\$)\b|/\*|\$", actions[0]):
+            deep = _INDENTED.search(text)
+            self._add(_Node(number, int(deep[1]) if deep else indent, text=text, within=self._within), action=True)
+
+    def _add(self, node: _Node, *, same: bool = False, action: bool = False) -> None:
+        """Below the last line with less indentation; a list may stand as deep as its key (`same`)."""
+        while len(self._open) > 1 and not (
+            self._open[-1].indent < node.indent
+            or (same and self._open[-1].indent == node.indent and self._open[-1].key and not self._open[-1].text)
+        ):
+            self._open.pop()
+        parent = self._open[-1]
+        (parent.actions if action else parent.children).append(node)
+        self._open.append(node)
+
+
+class _Laid:
+    """An object laid over its outline."""
+
+    def __init__(self, file: str, layers: Sequence[Layer]) -> None:
+        self._file, self._layers = file, layers
+        self._found: dict[Path, tuple[Pointer, ...]] = {}
+
+    def over(self, value: Any, outline: _Node) -> Places:
+        self._lay(value, outline, ())
+        return self._found
+
+    def _lay(self, value: Any, node: _Node, path: Path) -> None:
+        if not node.text and not node.children and len(node.actions) == 1 and len(node.actions[0].reads()) == 1:
+            node = node.actions[0]
+        here = Pointer(self._file, 0, (), max(node.line, 1))
+        reads = node.reads()
+        if path and len(reads) == 1 and node.prints_one:
+            self._values(value, tuple(reads[0].split(".")), path, here)
+            return
+        self._found[path] = (here, *(p for r in reads for p in self._named(tuple(r.split(".")))[:1]))
+        if isinstance(value, Mapping):
+            self._mapping(value, node, path)
+        elif isinstance(value, list):
+            self._list(value, node, path)
+
+    def _mapping(self, value: Mapping[str, Any], node: _Node, path: Path) -> None:
+        action = node.actions[0] if len(node.actions) == 1 else None
+        for key, item in value.items():
+            named = node.keyed(key)
+            hits = named if len(named) < 2 else [one for one in named[:_MOST_BRANCHES] if one.text == str(item)]
+            if len(hits) == 1:
+                self._lay(item, hits[0], (*path, key))
+            elif not named and action is not None:
+                reads = action.reads()
+                here = Pointer(self._file, 0, (), action.line)
+                self._found[*path, key] = (here,)
+                if len(reads) == 1:
+                    self._values(item, (*reads[0].split("."), key), (*path, key), here)
+
+    def _list(self, value: list[Any], node: _Node, path: Path) -> None:
+        items = node.keyed(None)
+        whole = len(items) == len(value) and not node.actions
+        for index, item in enumerate(value):
+            name = item.get("name") if isinstance(item, Mapping) else None
+            same = node.named(str(name)) if name is not None else []
+            if len(same) == 1:
+                self._lay(item, same[0], (*path, index))
+            elif whole or len(items) == 1:
+                self._lay(item, items[index if whole else 0], (*path, index))
+
+    def _values(self, value: Any, way: Path, path: Path, here: Pointer) -> None:
+        """What the template prints of the values at `way`, down to each scalar; the template's line where they differ."""
+        if isinstance(value, Mapping | list):
+            self._found[path] = (*self._named(way)[:1], here)
+            inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for step, item in inner:
+                self._values(item, (*way, step), (*path, step), here)
+            return
+        certain = [pointer for pointer, found in self._found_at(way)[:1] if _shown(found) == _shown(value)]
+        self._found[path] = (*certain, here)
+
+    def _named(self, way: Path) -> list[Pointer]:
+        return [pointer for pointer, _ in self._found_at(way)]
+
+    def _found_at(self, way: Path) -> list[tuple[Pointer, Any]]:
+        """Where the values have something at `way`, the winner first."""
+        values = ((layer, yaml_path.at(layer.value, way)) for layer in self._layers)
+        return [(Pointer(layer.file, 0, (*layer.path, *way)), value) for layer, value in values if value is not yaml_path.MISSING]
+
+
+def _shown(value: Any) -> str:
+    """As a template prints it."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -1,0 +1,111 @@
+"""Where the values stand that kustomize put together: in the manifest that it took, or the patch that changed it.
+
+kustomize does not say; so a value is given a place only where a file that it read has that very value at that very path of an
+object of the same kind whose name it could have changed to this one. Everything else has the place of its nearest parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.chart import Places
+from gitops_ds.model.objects import Path
+from gitops_ds.yaml import parser
+
+# What is compared with each other, so that no kustomization is worth more time than its build.
+_MOST_PAIRS = 100_000
+_MOST_ITEMS = 200
+Files = Mapping[PurePosixPath, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A value in a file."""
+
+    value: Any
+    at: Pointer
+
+    def below(self, step: str | int) -> _Written:
+        return _Written(self.value[step], replace(self.at, path=(*self.at.path, step)))
+
+
+def placed(
+    output: bytes, resources: Iterable[PurePosixPath], patches: Iterable[PurePosixPath], files: Files
+) -> Mapping[int, Places]:
+    """For each document of kustomize's output the places of its values; none where not just one file could have the object."""
+    bases = [one for file in resources for one in _read(file, files)]
+    changes = [one for file in patches for one in _read(file, files)]
+    found: dict[int, Places] = {}
+    made = parser.read("", output).documents
+    if len(made) * (len(bases) + len(changes)) > _MOST_PAIRS:
+        return found
+    for document in made:
+        own = _same_object(document.value, bases)
+        exact = [one for one in own if _name(one.value) == _name(document.value)]
+        candidates = exact or own
+        if len(candidates) == 1:
+            base = candidates[0]
+            changed = [one for one in _same_object(document.value, changes) if _name(one.value) == _name(base.value)]
+            places: dict[Path, tuple[Pointer, ...]] = {(): (base.at,)}
+            _lay(document.value, [*reversed(changed), base], (), places)
+            found[document.index] = places
+    return found
+
+
+def _read(file: PurePosixPath, files: Files) -> list[_Written]:
+    name = str(file)
+    return [_Written(each.value, Pointer(name, each.index, ())) for each in parser.read(name, files.get(file, b"")).documents]
+
+
+def _same_object(value: Any, among: Sequence[_Written]) -> list[_Written]:
+    """Those of the same kind whose name is a part of this one's: names get prefixes and suffixes."""
+    if not isinstance(value, Mapping):
+        return []
+    return [
+        one
+        for one in among
+        if isinstance(one.value, Mapping)
+        and one.value.get("kind") == value.get("kind")
+        and (_name(one.value) or " ") in _name(value)
+    ]
+
+
+def _name(value: Any) -> str:
+    metadata = value.get("metadata") if isinstance(value, Mapping) else None
+    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _lay(value: Any, written: Sequence[_Written], path: Path, places: dict[Path, tuple[Pointer, ...]]) -> None:
+    steps: Iterable[str | int] = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+    for step in steps:
+        item = value[step]
+        below = [one.below(at) for one in written if (at := _step(value, step, one.value)) is not None]
+        if isinstance(item, Mapping | list):
+            alike = [one.at for one in reversed(below) if isinstance(one.value, Mapping | list)]
+        else:
+            alike = [one.at for one in below if one.value == item and type(one.value) is type(item)]
+        if alike:
+            places[*path, step] = tuple(alike)
+        _lay(item, below, (*path, step), places)
+
+
+def _step(value: Any, step: str | int, other: Any) -> str | int | None:
+    """Where the other value has what this one has at the step: under the same key, the same name, or the same number."""
+    if isinstance(value, Mapping):
+        return step if isinstance(other, Mapping) and step in other else None
+    if not isinstance(other, list) or not isinstance(step, int):
+        return None
+    if max(len(value), len(other)) > _MOST_ITEMS:
+        return step if len(value) == len(other) else None
+    item = value[step]
+    if isinstance(item, Mapping) and "name" in item:
+        named = [at for at, one in enumerate(other) if isinstance(one, Mapping) and one.get("name") == item["name"]]
+        return named[0] if len(named) == 1 else None
+    equal = [at for at, one in enumerate(other) if one == item]
+    if len(equal) == 1:
+        return equal[0]
+    return step if len(value) == len(other) else None

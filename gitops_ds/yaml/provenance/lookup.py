@@ -1,0 +1,53 @@
+"""Where a value of a rendered manifest was written: the answer is a pointer into the repository, and a place when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from gitops_ds.model.bundle import Origin, Pointer
+from gitops_ds.model.finding import Place
+from gitops_ds.model.objects import Path
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.yaml import parser
+
+KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
+def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
+    """Everything that set the value at `path`, the winner first: what is said of the value or its nearest parent, else the base."""
+    for length in range(len(path), -1, -1):
+        found = origin.set_by.get(path[:length])
+        if found:
+            return tuple(replace(one, path=one.path + path[length:]) for one in found)
+    return (replace(origin.base, path=origin.base.path + path),)
+
+
+def locate(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False) -> Place:
+    """The place of the line that must change for another value at `path`; with `key`, of the key that names it."""
+    return locate_span(origin, path, files, key=key)[0]
+
+
+def locate_span(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False) -> tuple[Place, Place]:
+    """As `locate`, and the place just after the last character. A file that isn't among `files` is answered as a whole."""
+    pointer = pointers(origin, path)[0]
+    data = files.get(PurePosixPath(pointer.file))
+    if data is None:
+        return Place(pointer.file), Place(pointer.file)
+    return span(pointer, data, key=key)
+
+
+def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Place]:
+    """Where a pointer's value stands in the bytes of its file, and the place just after it; of a template the text of the line."""
+    if not pointer.line:
+        return parser.span(pointer.file, data, pointer.document, pointer.path, key=key)
+    text = data.split(b"\n")[pointer.line - 1].decode("utf-8", "replace").rstrip()
+    start = len(text) - len(text.lstrip()) + 1
+    return Place(pointer.file, pointer.line, start), Place(pointer.file, pointer.line, len(text) + 1)
+
+
+def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:
+    """The files that a place can be shown in. What kustomize wrote is none of them: its kustomization.yaml answers as a whole."""
+    written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
+    return {path: data for path, data in snapshot.files.items() if path not in written}

@@ -1,0 +1,193 @@
+"""An edit of a YAML file as splices of its text: what comes or goes takes its own lines, and not a byte beside them moves.
+
+The places are libyaml's marks. Not every way to write YAML is known here: the answer is then None, or a text that means something
+else. Who asks must read the text again (`yaml_edit` does).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from gitops_ds.yaml import nodes, style
+
+# What libyaml ends a line with.
+_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_REST: Final = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z)")
+_COLON: Final = re.compile("[ \t]*:")
+_BLANK_LINES: Final = re.compile(r"(?:[ \t]*\r?\n)+\Z")
+_DASH: Final = re.compile(r" *- +\Z")
+_DASHES: Final = re.compile(r" *(?:- +)+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Characters from `start` to `end` give way to a text. Of two at one place the one of the greater depth comes first."""
+
+    start: int
+    end: int
+    text: str
+    depth: int = 0
+
+
+def joined(text: str, splices: list[Splice]) -> str:
+    """The text after the splices, none of which may touch what another takes away."""
+    for one in sorted(splices, key=lambda one: (-one.start, one.start - one.end, one.depth)):
+        text = text[: one.start] + one.text + text[one.end :]
+    return text
+
+
+class Text:
+    """A text whose nodes are known, and the splices that change it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+
+    def replaced(self, node: Node, value: Any) -> list[Splice] | None:
+        """A scalar on one line gives way to another one."""
+        if not isinstance(node, ScalarNode) or node.start_mark.line != node.end_mark.line:
+            return None
+        start, end = self._span(node)
+        new = style.in_place_of(self.text[start:end], value)
+        return None if new is None else [Splice(start, end, new)]
+
+    def rewritten(self, node: Node, value: Any) -> list[Splice]:
+        """A collection between brackets takes the place of whatever stands there."""
+        return [Splice(self._at(node.start_mark), self._at(nodes.last(node).end_mark), style.flow(value))]
+
+    def added(self, parent: tuple[Node | None, Node], key: str | None, value: Any, depth: int) -> list[Splice] | None:
+        """A key with its value comes to a mapping, or (without a key) an entry to the end of a list.
+
+        `parent` is the collection, with the node of its key before it.
+        """
+        name, node = parent
+        made = [value] if key is None else {key: value}
+        if not isinstance(node, MappingNode | SequenceNode):
+            return self._under(name, node, made) if name is not None and key is not None and not node.value else None
+        if node.flow_style:
+            return self._into_flow(node, key, value)
+        last = self._neighbour(node, value)[1] if isinstance(node, MappingNode) else node.value[-1]
+        where = self._past(last)
+        if where is None:
+            return None
+        return [self._lines(where, style.block(made, self.text, node.start_mark.column), depth)]
+
+    def removed(self, parent: tuple[Node | None, Node], index: int) -> list[Splice] | None:
+        """An entry of a collection goes; `parent` is the collection, with the node of its key before it."""
+        name, node = parent
+        if not isinstance(node, MappingNode | SequenceNode):
+            return None
+        if node.flow_style:
+            return self._out_of_flow(node, index)
+        if len(node.value) == 1:
+            return self._emptied(name, node)
+        if isinstance(node, SequenceNode):
+            start = self._at(node.value[index].start_mark)
+            end = self._past(node.value[index])
+            first = self._line(start)
+            return [Splice(first, end, "")] if end is not None and _DASH.fullmatch(self.text[first:start]) else None
+        key, value = node.value[index]
+        start, end = self._at(key.start_mark), self._past(value)
+        first = self._line(start)
+        if end is None:
+            return None
+        if not self.text[first:start].strip(" "):
+            return [Splice(first, end, "")]
+        # The first key of a list's entry stands after the dash: the next one takes its place.
+        if index == 0 and _DASHES.fullmatch(self.text[first:start]):
+            following = self._at(node.value[1][0].start_mark)
+            return [Splice(start, following, "")] if self._line(following) == end else None
+        return None
+
+    def _at(self, mark: Any) -> int:
+        start: int = self._starts[min(mark.line, len(self._starts) - 1)]
+        return start + int(mark.column)
+
+    def _span(self, node: Node) -> tuple[int, int]:
+        return self._at(node.start_mark), self._at(node.end_mark)
+
+    def _line(self, index: int) -> int:
+        """Where the line of a character starts."""
+        return self._starts[bisect_right(self._starts, index) - 1]
+
+    def _past(self, node: Node) -> int | None:
+        """Where the line after a node starts; None where something else stands behind it."""
+        last = nodes.last(node)
+        end = self._at(last.end_mark)
+        if last.end_mark.line > last.start_mark.line and last.end_mark.column == 0:
+            # A block scalar: its end is that of its last line, and of the blank ones below.
+            blank = _BLANK_LINES.search(self.text, 0, end)
+            return self._starts[bisect_right(self._starts, blank.start())] if blank and blank.start() else end
+        rest = _REST.match(self.text, end)
+        return rest.end() if rest else None
+
+    def _lines(self, where: int, text: str, depth: int = 0) -> Splice:
+        text = text.replace("\n", self._newline)
+        if where == len(self.text) and not self.text.endswith("\n"):
+            text = self._newline + text.removesuffix(self._newline)
+        return Splice(where, where, text, depth)
+
+    def _neighbour(self, node: MappingNode, value: Any) -> Any:
+        """The entry to come after: what is short stands beside the other short ones, the rest at the end."""
+        short = [entry for entry in node.value if isinstance(entry[1], ScalarNode) and entry[1].value and entry[1].end_mark.column]
+        return node.value[-1] if isinstance(value, dict | list) or not short else short[-1]
+
+    def _under(self, name: Node, node: Node, made: Any) -> list[Splice] | None:
+        """Into nothing: `key:` and the end of the line."""
+        rest = _REST.match(self.text, self._at(node.end_mark))
+        if rest is None or self.text[self._at(node.end_mark) - 1] != ":":
+            return None
+        wide = style.indents(self.text)[0]
+        return [self._lines(rest.end(), style.block(made, self.text, name.start_mark.column + wide))]
+
+    def _into_flow(self, node: Node, key: str | None, value: Any) -> list[Splice] | None:
+        start, end = self._span(node)
+        like = node.value[-1][0] if key is not None and node.value else None
+        as_json = self.text[: start + 1].lstrip()[:1] in ("{", "[") if like is None else self.text[self._at(like.start_mark)] == '"'
+        text = style.flow(value, as_json=as_json)
+        if key is not None:
+            text = f"{style.flow(key, as_json=as_json)}: {text}"
+        if not node.value:
+            return None if self.text[start + 1 : end - 1].strip() else [Splice(start + 1, end - 1, text)]
+        last = node.value[-1] if key is None else node.value[-1][1]
+        first = self._at((node.value[-1] if key is None else node.value[-1][0]).start_mark)
+        where = self._at(last.end_mark)
+        margin = self.text[self._line(first) : first]
+        on_its_own = margin.isspace() and self._line(first) > start
+        return [Splice(where, where, f",{self._newline}{margin}{text}" if on_its_own else f", {text}")]
+
+    def _out_of_flow(self, node: Node, index: int) -> list[Splice] | None:
+        spans = [
+            (
+                self._at((one[0] if isinstance(one, tuple) else one).start_mark),
+                self._at((one[1] if isinstance(one, tuple) else one).end_mark),
+            )
+            for one in node.value
+        ]
+        start, end = self._span(node)
+        if len(spans) == 1:
+            gap, splice = self.text[start + 1 : spans[0][0]] + self.text[spans[0][1] : end - 1], Splice(start + 1, end - 1, "")
+        elif index == 0:
+            gap, splice = self.text[spans[0][1] : spans[1][0]], Splice(spans[0][0], spans[1][0], "")
+        else:
+            before = spans[index - 1][1]
+            gap, splice = self.text[before : spans[index][0]], Splice(before, spans[index][1], "")
+        return None if "#" in gap or splice.start > splice.end else [splice]
+
+    def _emptied(self, name: Node | None, node: Node) -> list[Splice] | None:
+        """The only entry of a block goes: `key: []` or `key: {}` stays."""
+        end = self._past(node)
+        first = self._line(self._at(node.start_mark))
+        colon = _COLON.match(self.text, self._at(name.end_mark)) if name is not None else None
+        rest = _REST.match(self.text, colon.end()) if colon else None
+        if end is None or colon is None or rest is None or rest.end() > first:
+            return None
+        empty = " []" if isinstance(node, SequenceNode) else " {}"
+        # Comments between the key and its only entry stay where they are.
+        return [Splice(colon.end(), colon.end(), empty), Splice(first, end, "")]

@@ -1,0 +1,154 @@
+"""What the pages don't show of the rules about containers and hosts: references to images, what is a secret, how loud for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds.checks.advice import hardcoded_secrets, host_access, images
+from gitops_ds.checks.advice.images import Reference
+from gitops_ds.checks.engine import rule_table
+from gitops_ds.model.finding import Severity
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("agent", Reference("", "agent", "", "")),
+        ("agent:1", Reference("", "agent", "1", "")),
+        ("team/agent:1", Reference("", "team/agent", "1", "")),
+        ("docker.io/agent", Reference("docker.io", "agent", "", "")),
+        ("localhost/agent", Reference("localhost", "agent", "", "")),
+        ("registry:5000/agent", Reference("registry:5000", "agent", "", "")),
+        ("registry:5000/team/agent:1", Reference("registry:5000", "team/agent", "1", "")),
+        (f"agent@{DIGEST}", Reference("", "agent", "", DIGEST)),
+        (f"quay.io:443/a/b/c:1.2@{DIGEST}", Reference("quay.io:443", "a/b/c", "1.2", DIGEST)),
+        ("[2001:db8::1]:5000/agent:1", Reference("[2001:db8::1]:5000", "agent", "1", "")),
+    ],
+)
+def test_a_reference_is_read_by_the_grammar_of_registries(text: str, expected: Reference) -> None:
+    assert images.parse(text) == expected
+
+
+_PART = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)
+
+
+@given(st.sampled_from(["", "localhost", "a.b", "r:5000"]), st.lists(_PART, min_size=1, max_size=3), st.one_of(st.just(""), _PART))
+def test_a_reference_that_is_written_out_is_read_again(registry: str, path: list[str], tag: str) -> None:
+    told = Reference(registry, "/".join(path), tag, DIGEST)
+    text = "/".join([*([registry] if registry else []), *path]) + (f":{tag}" if tag else "") + f"@{DIGEST}"
+    assert images.parse(text) == told
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"template": {"spec": spec}}}
+
+
+def with_env(name: str, value: str) -> dict[str, Any]:
+    return pod(containers=[{"name": "agent", "env": [{"name": name, "value": value}]}])
+
+
+# Made up, and put together here so that no scanner takes them for real ones.
+SHAPED = [
+    "AKIA" + "Q" * 16,
+    "ghp_" + "a1" * 18,
+    "glpat-" + "x1" * 10,
+    "xoxb-" + "1234567890",
+    "-----BEGIN " + "RSA PRIVATE KEY-----\nMII",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PASSWORD", "correct horse"),
+        ("DB_PASSWD", "hunter22"),
+        ("apiKey", "0123abcd"),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI"),
+        ("auth-token", "abcdefgh"),
+        ("UPSTREAM", "amqp://agent:s3cret@queue:5672"),
+        *(("ANYTHING", value) for value in SHAPED),
+    ],
+)
+def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
+    argument = pod(initContainers=[{"name": "init", "command": ["run", f"--{name}={value}"]}])
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {name: value}}
+    for body in (with_env(name, value), argument, config):
+        ((path, message, *_),) = hardcoded_secrets.no_secrets(body)
+        assert value not in message
+        assert value not in str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PASSWORD", ""),
+        ("PASSWORD", "$(FROM_SECRET)"),
+        ("PASSWORD", "${FROM_SECRET}"),
+        ("PASSWORD", "{{ .Password }}"),
+        ("PASSWORD", "<your password>"),
+        ("PASSWORD_FILE", "correct horse"),
+        ("SECRET_NAME", "agent-credentials"),
+        ("TOKEN_TTL", "3600s"),
+        ("TOKEN", "/var/run/secrets/token"),
+        ("TOKEN", "true"),
+        ("PUBLIC_KEY", "ssh-ed25519 AAAA"),
+        ("URL", "https://logs.example.com:443/a@b"),
+        ("URL", "https://${USER}:${PASSWORD}@logs.example.com"),
+        ("MONKEY", "banana"),
+        ("COMPASS", "north-west"),
+    ],
+)
+def test_what_only_speaks_of_a_secret_is_none(name: str, value: str) -> None:
+    assert not list(hardcoded_secrets.no_secrets(with_env(name, value)))
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/etc/", "/etc/../etc/shadow", "/proc", "/var/lib/kubelet/pki", "/run/crio/crio.sock"])
+def test_a_sensitive_path_is_one_however_it_is_written(path: str) -> None:
+    assert list(host_access.sensitive_paths(pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}])))
+
+
+@pytest.mark.parametrize("path", ["/var/log", "/etcetera", "/opt/cni/bin", "/etc/localtime", "/var/lib/kubelet/plugins_registry/"])
+def test_other_paths_are_not(path: str) -> None:
+    assert not list(
+        host_access.sensitive_paths(pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}]))
+    )
+
+
+def loud(agent_class: str, body: dict[str, Any], profile: str = "") -> dict[str, Severity]:
+    annotated = {**body, "metadata": {"annotations": {"gitops-ds.io/class": agent_class}}}
+    return {hit.rule.id: hit.severity for hit in rule_table.check(annotated, profile)}
+
+
+PRIVILEGED = pod(hostNetwork=True, hostIPC=True, containers=[{"name": "agent", "securityContext": {"privileged": True}}])
+
+
+@pytest.mark.parametrize(
+    ("agent_class", "profile", "expected"),
+    [
+        ("", "", {"DS501": "warning", "DS502": "warning", "DS504": "warning"}),
+        ("", "strict", {"DS501": "error", "DS502": "warning", "DS504": "error"}),
+        ("cni", "", {"DS501": "warning", "DS502": "info", "DS504": "error"}),
+        ("gpu", "", {"DS501": "warning", "DS502": "warning", "DS504": "error"}),
+        ("general", "", {"DS501": "error", "DS502": "warning", "DS504": "error"}),
+    ],
+)
+def test_how_loud_a_rule_is_depends_on_the_class(agent_class: str, profile: str, expected: dict[str, str]) -> None:
+    told = loud(agent_class, PRIVILEGED, profile)
+    assert {rule: told[rule].value for rule in expected} == expected
+
+
+def test_every_fix_names_a_step_and_can_be_kept_in_a_set() -> None:
+    body = pod(
+        hostNetwork=True,
+        volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}, {"name": "idle", "emptyDir": {"medium": "Memory"}}],
+        containers=[{"name": "agent", "image": "a:1", "imagePullPolicy": "Always", "volumeMounts": [{"name": "logs"}]}],
+    )
+    fixes = [told[2] for rule in rule_table.RULES for told in rule.check(body) if len(told) == 3]
+    assert len(set(fixes)) > 10
+    assert all(fix.words and fix.mends for fix in fixes)

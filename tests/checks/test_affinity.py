@@ -1,0 +1,90 @@
+"""DS306 against a search through labels: what is called impossible is, and without comparisons what is impossible is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds.apimachinery import label_selector
+from gitops_ds.checks.advice import affinity, scheduling
+
+WORDS = ("a", "b", "3", "5", "6")
+LABELS: tuple[dict[str, str], ...] = ({}, *({"zone": value} for value in (*WORDS, "another", *map(str, range(-9, 19)))))
+
+listing = st.builds(
+    lambda operator, values: {"key": "zone", "operator": operator, "values": values},
+    st.sampled_from(("In", "NotIn")),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
+)
+being = st.sampled_from(({"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "DoesNotExist"}))
+comparing = st.builds(
+    lambda operator, bound: {"key": "zone", "operator": operator, "values": [bound]},
+    st.sampled_from(("Gt", "Lt")),
+    st.sampled_from(("3", "5", "6")),
+)
+
+
+def daemonset(*terms: Any, **pod: Any) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    affine = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {"kind": "DaemonSet", "spec": {"template": {"spec": {"affinity": affine, **pod}}}}
+
+
+def can_be_met(conditions: list[dict[str, Any]]) -> bool:
+    asked = [label_selector.from_body(one) for one in conditions]
+    return any(label_selector.all_match(asked, labels) for labels in LABELS)
+
+
+def told(body: dict[str, Any]) -> list[str]:
+    return [hit[1] for hit in affinity.terms_can_be_met(body)]
+
+
+@given(st.lists(listing | being, min_size=1, max_size=4))
+def test_without_comparisons_what_no_node_can_meet_is_told_and_nothing_else(conditions: list[dict[str, Any]]) -> None:
+    assert bool(told(daemonset(conditions))) is not can_be_met(conditions)
+
+
+@given(st.lists(listing | being | comparing, min_size=1, max_size=4))
+def test_what_is_told_no_node_can_meet(conditions: list[dict[str, Any]]) -> None:
+    assert not (told(daemonset(conditions)) and can_be_met(conditions))
+
+
+def test_a_node_selector_counts_as_well() -> None:
+    gone = [{"key": "gpu", "operator": "DoesNotExist"}]
+    assert told(daemonset(gone)) == []
+    assert told(daemonset(gone, nodeSelector={"gpu": "yes"})) == ["no node can meet all that is asked of its label gpu"]
+
+
+LINUX = {"kubernetes.io/os": "linux"}
+NO_FARGATE = [{"key": "eks.amazonaws.com/compute-type", "operator": "NotIn", "values": ["fargate"]}]
+WORKERS = [{"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"}]
+ON_WINDOWS = [{"key": "kubernetes.io/os", "operator": "In", "values": ["windows"]}]
+POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_told"),
+    [
+        pytest.param(daemonset(NO_FARGATE), True, id="all but a few"),
+        pytest.param(daemonset(NO_FARGATE, nodeSelector=LINUX), True, id="every Linux"),
+        pytest.param(daemonset(WORKERS), False, id="not the control plane"),
+        pytest.param(daemonset(ON_WINDOWS), False, id="Windows has no control plane"),
+        pytest.param(daemonset(POOL), False, id="a pool"),
+        pytest.param(daemonset(NO_FARGATE, nodeSelector={"kubernetes.io/os": "windows"}), False, id="Windows by its label"),
+        pytest.param(daemonset(NO_FARGATE, tolerations=[{"operator": "Exists"}]), False, id="everything is tolerated"),
+    ],
+)
+def test_who_means_every_node(body: dict[str, Any], is_told: bool) -> None:
+    body["metadata"] = {"annotations": {"gitops-ds.io/class": "logging"}}
+    assert bool(list(scheduling.control_plane(body))) is is_told
+
+
+@pytest.mark.parametrize("values", [[], ["1", "2"], ["x", "y"]])
+def test_a_comparison_without_its_one_number_is_told_as_refused_and_no_crash(values: list[str]) -> None:
+    conditions = [{"key": "zone", "operator": "Gt", "values": values}, {"key": "zone", "operator": "Lt", "values": ["5"]}]
+    body = daemonset(conditions)
+    assert list(affinity.terms_can_be_meant(body))
+    list(affinity.terms_can_be_met(body))

@@ -1,0 +1,106 @@
+"""The pages of rules that look at nodes, at a change or at a whole repository: their examples as repositories, checked for real.
+
+An example is a list of documents. `# base` and `# head` begin the sides of a change, `# nodes` what both have, `# live` what the
+cluster runs, `# once` and `# again` what two renderings gave; without any, all of it is the head. A document that begins with
+`# a/path` is that file; a Node is one of the inventory; another one with a kind is a manifest, and one without is a part of GOOD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from gitops_ds.checks import rule_pages
+from gitops_ds.checks.change import object_changes, promotion
+from gitops_ds.checks.cluster import cluster_rules
+from gitops_ds.checks.engine import repository_rules
+from gitops_ds.checks.schema import custom_rules
+from gitops_ds.commands import cluster_snapshot
+from gitops_ds.commands.check import run
+from gitops_ds.commands.check.run import Sides, Wanted
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body
+from gitops_ds.model.snapshot import Snapshot
+from tests.checks.test_rule_pages import GOOD, over, parsed
+from tests.plan import world
+
+SECTIONS = ("base", "head", "nodes", "live", "once", "again")
+TABLES = (cluster_rules.RULES, object_changes.RULES, promotion.RULES, repository_rules.RULES, (custom_rules.RULE,))
+RULES = sorted({rule.id for table in TABLES for rule in table})
+# Their pages are about one DaemonSet, and tried with it (test_rule_pages.py); or not of this frame.
+ELSEWHERE = frozenset(("DS104", "DS205", "DS313", "DS416", "DS417", "DS516"))
+
+
+@dataclass
+class Example:
+    """What an example holds: files by section, and objects of the cluster."""
+
+    files: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in ("", *SECTIONS)})
+    cluster: list[Body] = field(default_factory=list)
+
+    def side(self, *names: str) -> dict[str, Any]:
+        return {path: content for name in ("", "nodes", *names) for path, content in self.files[name].items()}
+
+
+def read(text: str) -> Example:
+    example, section = Example(), ""
+    for number, document in enumerate(text.split("---\n")):
+        path = ""
+        for line in document.splitlines():
+            if not line.startswith("# "):
+                break
+            section, path = (line[2:], path) if line[2:] in SECTIONS else (section, line[2:])
+        value = {} if path and not path.endswith(("daemonset.yaml", "agent.yaml")) else parsed(document)
+        if not value:
+            example.files[section][path] = document
+        elif value.get("kind") == "Node":
+            example.cluster.append(value)
+        else:
+            body = value if "kind" in value else over(parsed(GOOD), value)
+            if section == "live":
+                example.cluster.append(body)
+            else:
+                example.files[section][path or f"{number}.json"] = body
+    return example
+
+
+def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
+    own = parsed(files.get("gitops-ds.yaml", "{}"))
+    settings = {**own, "version": "v1", "manifests": ["/*.json", "/agent.yaml", "/manifests"], "rules": {rule: True}}
+    return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
+
+
+def sides_of(rule: str, text: str) -> Sides:
+    """What an example means, as a check gets it."""
+    example = read(text)
+    live = cluster_snapshot.assemble(example.cluster) if example.cluster else Live()
+    two_sides = bool(example.files["base"])
+    return Sides(
+        snapshot(example.side("head", "once"), rule),
+        snapshot(example.side("base"), rule) if two_sides else None,
+        {"": live},
+        snapshot(example.side("again"), rule) if example.files["again"] else None,
+    )
+
+
+def found(rule: str, text: str) -> list[Finding]:
+    told = run.of(sides_of(rule, text), Wanted()).findings
+    assert {finding.rule for finding in told if finding.refused} <= {rule}, told
+    return [finding for finding in told if finding.rule == rule]
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ELSEWHERE])
+def test_what_a_page_calls_wrong_is_found_and_nothing_in_what_it_calls_right(rule: str) -> None:
+    page = rule_pages.of(rule)
+    assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
+    assert page.sources
+    assert page.wrong
+    assert len(page.right) >= 2
+    for example in page.wrong:
+        assert found(rule, example), f"not found in:\n{example}"
+    for example in page.right:
+        assert not found(rule, example), f"found in:\n{example}"

@@ -1,0 +1,48 @@
+"""The pages of what reading a file tells: their examples as files, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.checks import rule_pages
+from gitops_ds.checks.engine.rule import Rule
+from gitops_ds.checks.schema import manifests, parse_rules
+from gitops_ds.yaml import parser
+from tests.checks.test_rule_pages import over, parsed
+
+VERSIONS = ("1.34", "1.37")
+
+
+def found(example: str) -> set[str]:
+    """The rules that have something against a file; a part of a DaemonSet is merged into the good one."""
+    file = parser.read("page", example.encode())
+    told = {finding.rule for finding in file.findings}
+    for one in file.documents:
+        body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
+        told |= {complaint.problem.rule for complaint in manifests.check(body, VERSIONS) if complaint.refused}
+    return told
+
+
+GOOD = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: logging}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      containers: [{name: agent, image: "registry.example.com/agent:1"}]
+"""
+
+
+@pytest.mark.parametrize("rule", parse_rules.RULES, ids=lambda rule: rule.id)
+def test_what_a_page_calls_wrong_is_found_and_nothing_in_what_it_calls_right(rule: Rule) -> None:
+    page = rule_pages.of(rule.id)
+    assert page is not None
+    assert page.text.startswith(f"# {rule.id}: {rule.summary}\n")
+    assert page.sources
+    assert page.wrong
+    assert len(page.right) >= 2
+    assert [rule.id in found(example) for example in page.wrong] == [True] * len(page.wrong)
+    assert [found(example) for example in page.right] == [set()] * len(page.right)

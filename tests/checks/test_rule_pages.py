@@ -1,0 +1,120 @@
+"""Every rule has a page, and the page is true: the rule finds what it calls wrong, and nothing in what it calls right."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.checks import rule_pages
+from gitops_ds.checks.engine import catalogue, rule_table
+from gitops_ds.checks.schema import manifests
+from gitops_ds.model import objects
+from gitops_ds.model.finding import Fix
+from gitops_ds.model.objects import show_path
+from gitops_ds.yaml import parser
+from tests import goldens
+
+# What advice says of the wrong examples of its page.
+ADVICE = Path(__file__).parent / "advice"
+
+# A DaemonSet that no rule has anything against; a part on a page is merged into it, lists of the page in place of its own.
+GOOD = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: agent
+  namespace: logging
+  labels: {app.kubernetes.io/name: agent, app.kubernetes.io/part-of: logging, app.kubernetes.io/managed-by: gitops-ds}
+spec:
+  selector: {matchLabels: {app.kubernetes.io/name: agent}}
+  minReadySeconds: 10
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 10%}}
+  template:
+    metadata: {labels: {app.kubernetes.io/name: agent}}
+    spec:
+      priorityClassName: system-node-critical
+      serviceAccountName: agent
+      automountServiceAccountToken: false
+      nodeSelector: {kubernetes.io/os: linux}
+      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: agent
+          image: registry.example.com/agent:1.2.3@sha256:0000000000000000000000000000000000000000000000000000000000000000
+          ports: [{name: metrics, containerPort: 9100}]
+          resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 128Mi}}
+          readinessProbe: {httpGet: {path: /ready, port: metrics}}
+          livenessProbe: {exec: {command: [/bin/alive]}}
+          securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+"""
+
+
+def parsed(text: str) -> dict[str, Any]:
+    (document,) = parser.read("page", text.encode()).documents
+    assert isinstance(document.value, dict)
+    return document.value
+
+
+def manifest(example: str) -> dict[str, Any]:
+    """The manifest that an example means."""
+    part = parsed(example)
+    return part if "kind" in part else over(parsed(GOOD), part)
+
+
+def over(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    made = copy.deepcopy(base)
+    for key, value in part.items():
+        made[key] = over(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+        if value is None:
+            del made[key]
+    return made
+
+
+def found(rule: str, example: str) -> list[Any]:
+    """What the rows of a rule find; one that weighs differently from case to case has more than one."""
+    body = manifest(example)
+    shape = [complaint.problem for complaint in manifests.check(body, ("1.37",)) if complaint.refused]
+    assert {problem.rule for problem in shape} <= {rule}, "another rule sees it first"
+    return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
+
+
+def said(example: int, path: objects.Path, message: str, fix: Fix | None = None) -> str:
+    """A hit, and how it would be mended: `safe fix` or `proposal`."""
+    lines = [f"{example} {show_path(path)}: {message}"]
+    if fix:
+        lines.append(f"  {'safe fix' if fix.safe else 'proposal'}: {fix.words}")
+        lines += [f"    {show_path(one.path)} {f'is called {one.key}' if one.key else one.value}" for one in fix.mends]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_of() -> None:
+    body = parsed(GOOD)
+    assert not list(manifests.check(body, ("1.37",)))
+    assert not [(rule.id, list(rule.check(body))) for rule in rule_table.RULES if list(rule.check(body))]
+
+
+@pytest.mark.parametrize("rule", sorted({rule.id for rule in rule_table.RULES}))
+def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_right(rule: str) -> None:
+    page = rule_pages.of(rule)
+    assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
+    assert page.text.startswith(f"# {rule}: ")
+    assert page.sources
+    assert page.wrong
+    assert len(page.right) >= 2
+    told = []
+    for number, example in enumerate(page.wrong, 1):
+        hits = found(rule, example)
+        assert hits, f"not found in:\n{example}"
+        told += [said(number, *hit) for hit in hits if isinstance(hit, tuple)]
+    if any(row.id == rule and not row.refused for row in rule_table.RULES):
+        goldens.check(ADVICE / f"{rule}.txt", "".join(told))
+    for example in page.right:
+        assert not found(rule, example), f"found in:\n{example}"
+
+
+def test_the_list_of_rules_is_the_table() -> None:
+    written = (Path(__file__).resolve().parents[2] / "docs/rules.md").read_text()
+    assert written == catalogue.as_markdown(), "run scripts/rules"

@@ -1,0 +1,233 @@
+"""What somebody answers for is left alone: for a reason, for a time, and never what an API server would refuse."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path, PurePosixPath
+
+import orjson
+import pytest
+
+from gitops_ds.commands.check import suppress
+from gitops_ds.commands.check.run import Checked
+from gitops_ds.errors import UsageError
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.render import bundle as rendering
+from gitops_ds.report import findings as report
+
+TODAY = date(2030, 6, 15)
+
+AGENT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: agent
+  namespace: logging
+  labels: {app.kubernetes.io/name: agent, app.kubernetes.io/part-of: logging, app.kubernetes.io/managed-by: gitops-ds}
+  annotations: {%(annotations)s}
+spec:
+  minReadySeconds: 10
+  selector: {matchLabels: {app.kubernetes.io/name: agent}}
+  template:
+    metadata: {labels: {app.kubernetes.io/name: agent}}
+    spec:
+      priorityClassName: system-node-critical
+      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+      dnsPolicy: Default
+      hostNetwork: true%(comment)s
+%(above)s
+      hostPID: true
+      %(more)s
+      containers:
+        - name: agent
+          image: registry.example.com/agent:1.2.3
+          resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 128Mi}}
+          readinessProbe: {exec: {command: [/bin/ready]}}
+"""
+BOTH = ["DS502", "DS504"]
+
+
+def agent(annotation: str = "", comment: str = "", above: str = "", more: str = "") -> str:
+    annotations = f'gitops-ds.io/ignore: "{annotation}"' if annotation else ""
+    return AGENT % {"annotations": annotations, "comment": comment, "above": above, "more": more}
+
+
+def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> Checked:
+    snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
+    names = clusters or rendering.clusters(snapshot) or ("",)
+    prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names)
+    one = len(prepared) == 1
+    found = dict.fromkeys(finding.on_cluster("") if one else finding for each in prepared for finding in each.findings)
+    return Checked(snapshot, prepared, tuple(found))
+
+
+def left(found: Checked, **given: frozenset[str]) -> list[str]:
+    return sorted(finding.rule for finding in suppress.without(found, TODAY, **given).findings)
+
+
+def messages(found: Checked) -> list[str]:
+    told = suppress.without(found, TODAY).findings
+    return [f"{one.place}: {one.message}" for one in told if one.rule.startswith("DS90")]
+
+
+def test_without_an_answer_all_is_told() -> None:
+    found = checked({"a.yaml": agent()})
+    assert left(found) == BOTH
+    assert suppress.without(found, TODAY).suppressed == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DS502=it listens there", ["DS504"]),
+        ("DS502=it listens there; DS504=it shows them", []),
+        ("DS502, DS504=both are its work", []),
+        ("DS502=it listens there; until=2030-06-15", ["DS504"]),
+        ("DS502=it listens there; until=2030-06-14", [*BOTH, "DS903"]),
+        ("DS502=it listens there; until=some day", [*BOTH, "DS903"]),
+        ("DS502=it listens there; until=2030-06-14; DS504=it shows them", ["DS502", "DS903"]),
+        ("DS502", [*BOTH, "DS903"]),
+        ("DS502=", [*BOTH, "DS903"]),
+        ("all of it", [*BOTH, "DS903"]),
+        ("until=2030-12-31", [*BOTH, "DS903"]),
+        ("DS502=it listens there; DS501=it was privileged", ["DS504", "DS902"]),
+    ],
+)
+def test_an_annotation_is_for_its_object(text: str, expected: list[str]) -> None:
+    other = agent().replace("name: agent", "name: other")
+    assert left(checked({"a.yaml": agent(text)})) == expected
+    assert left(checked({"a.yaml": agent(text), "b.yaml": other})) == sorted([*expected, *BOTH])
+
+
+@pytest.mark.parametrize(
+    ("comment", "above", "expected"),
+    [
+        ("  # gitops-ds: ignore DS502 it listens there", "", ["DS504"]),
+        ("  # gitops-ds: ignore DS502 it listens there; until=2030-06-14", "", [*BOTH, "DS903"]),
+        ("  # gitops-ds: ignore DS502", "", [*BOTH, "DS903"]),
+        ("  # gitops-ds: ignore DS504 the line below has it", "", [*BOTH, "DS902"]),
+        ("", "      # gitops-ds: ignore DS504 it shows them", ["DS502"]),
+        ("", "      # gitops-ds: ignore DS504 it shows them\n\n      # and more is said here", ["DS502"]),
+        ("", "      # gitops-ds: ignore DS502 the line above has it", [*BOTH, "DS902"]),
+        ("  # as gitops-ds: says, ignore DS502", "", BOTH),
+    ],
+)
+def test_a_comment_is_for_its_line_or_the_next_one(comment: str, above: str, expected: list[str]) -> None:
+    assert left(checked({"a.yaml": agent(comment=comment, above=above)})) == expected
+
+
+CLUSTERS = {"clusters/eu-1.yaml": "environment: production\n", "clusters/eu-2.yaml": "environment: staging\n"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ("reason: it listens there", ["DS504", "DS504"]),
+        ("reason: it listens there, environment: production", ["DS502", "DS504", "DS504"]),
+        ("reason: it listens there, environment: none", ["DS502", "DS502", "DS504", "DS504", "DS902"]),
+        ('reason: it listens there, object: "DaemonSet logging/*"', ["DS504", "DS504"]),
+        ('reason: it listens there, object: "DaemonSet dns/*"', ["DS502", "DS502", "DS504", "DS504", "DS902"]),
+        ('reason: it listens there, path: "agents/*"', ["DS504", "DS504"]),
+        ("reason: it listens there, class: cni", ["DS502", "DS502", "DS504", "DS504", "DS902"]),
+        ("reason: it listens there, class: logging", ["DS504", "DS504"]),
+        ("reason: it listens there, until: '2030-06-14'", ["DS502", "DS502", "DS504", "DS504", "DS903"]),
+        ("object: DaemonSet logging/agent", ["DS502", "DS502", "DS504", "DS504", "DS903"]),
+    ],
+)
+def test_an_exception_is_for_what_meets_its_conditions(conditions: str, expected: list[str]) -> None:
+    settings = f"version: v1\nclass: {{logging: [agent]}}\nexceptions:\n  - {{rule: DS502, {conditions}}}\n"
+    assert left(checked({"gitops-ds.yaml": settings, "agents/agent/daemonset.yaml": agent(), **CLUSTERS})) == expected
+
+
+def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
+    patch = """
+- target: {kind: DaemonSet, name: agent}
+  patch: [{op: add, path: /metadata/annotations, value: {gitops-ds.io/ignore: "DS502=it listens there"}}]
+"""
+    agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
+    found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
+    told = suppress.without(found, TODAY).findings
+    assert sorted((one.rule, one.cluster) for one in told) == [("DS502", "eu-2"), ("DS504", "eu-1"), ("DS504", "eu-2")]
+
+
+def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
+    found = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
+    assert left(found) == ["DS418", *BOTH, "DS902"]
+    assert "DS418 is refused here" in messages(found)[0]
+    names = frozenset(report.fingerprints(found.findings))
+    assert left(found, baseline=names) == ["DS418", "DS902"]
+
+
+def test_unneeded_answers_are_told_only_where_all_was_looked_at() -> None:
+    files = {"a.yaml": agent("DS501=it was privileged"), **CLUSTERS}
+    assert left(checked(files)).count("DS902") == 1
+    assert "DS902" not in left(checked(files, ("eu-1",)))
+    refused = {"a.yaml": agent("DS501=it was privileged", more="restartPolicy: OnFailure")}
+    assert "DS902" not in left(checked(refused))
+    assert "DS902" not in left(checked({"a.yaml": agent("DS604=no node has it yet; DS404=off; DS999=unknown")}))
+
+
+def test_what_is_left_alone_is_kept_with_its_reason() -> None:
+    kept = suppress.without(checked({"a.yaml": agent("DS502=it listens there")}), TODAY).suppressed
+    assert [(finding.rule, reason) for finding, reason in kept] == [("DS502", "it listens there")]
+
+
+def test_the_place_of_a_fault_is_where_it_is_written() -> None:
+    annotated = checked({"a.yaml": agent("DS501=it was privileged")})
+    assert messages(annotated) == ["a.yaml:7:38: DS501 has nothing against this any more: remove it"]
+    commented = checked({"a.yaml": agent(comment=" # gitops-ds: ignore DS504")})
+    assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:17:25"]
+
+
+def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> None:
+    before = checked({"a.yaml": agent()})
+    file = tmp_path / "before.json"
+    file.write_bytes(orjson.dumps({"findings": [{"fingerprint": one} for one in report.fingerprints(before.findings)]}))
+    names = suppress.read_baseline(str(file))
+    moved = checked({"a.yaml": "# a new first line\n\n" + agent(more="hostIPC: true")})
+    assert left(moved, baseline=names) == ["DS504"]
+    (told,) = suppress.without(moved, TODAY, names).findings
+    assert "hostIPC" in told.message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [1]}', '{"findings": [{}]}', '{"findings": 1}'])
+def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="no report"):
+        suppress.read_baseline(str(file))
+    with pytest.raises(UsageError, match="No such file"):
+        suppress.read_baseline(str(tmp_path / "missing.json"))
+
+
+def test_answers_are_looked_for_in_files_of_the_repository_alone() -> None:
+    settings = 'version: v1\nmanifests: ["*.yaml"]\nignore: ["old/**"]\n'
+    comment = "# gitops-ds: ignore DS502\n"
+    found = checked({"gitops-ds.yaml": settings, "a.yaml": agent(), "old/b.yaml": comment, "README.md": comment})
+    assert left(found) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("switches", "expected"),
+    [
+        ("{}", BOTH),
+        ("{DS502: false}", ["DS504"]),
+        ("{DS411: true}", ["DS411", *BOTH]),
+        ("{DS416: true, DS504: false}", ["DS416", "DS502"]),
+        ("{DS418: false}", ["DS418", *BOTH]),
+        ("{DS511: true}", [*BOTH, "DS511"]),
+    ],
+)
+def test_a_repository_switches_advice_on_and_off(switches: str, expected: list[str]) -> None:
+    settings = f'version: v1\nmanifests: ["*.yaml"]\nrules: {switches}\n'
+    more = "restartPolicy: OnFailure" if "DS418" in switches else "serviceAccountName: agent"
+    assert left(checked({"gitops-ds.yaml": settings, "a.yaml": agent(more=more)})) == expected
+
+
+def test_a_switch_without_a_rule_is_told() -> None:
+    files = {"gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n", "a.yaml": agent()}
+    told = [finding for finding in checked(files).findings if finding.rule == "DS003"]
+    assert [(str(one.place), one.refused, one.message) for one in told] == [
+        ("gitops-ds.yaml:4:3", False, 'there is no rule "DS4111" to switch: did you mean "DS411"? (docs/rules.md lists them)')
+    ]

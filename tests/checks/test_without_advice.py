@@ -1,0 +1,43 @@
+"""A service looks for what stands in the way of a deploy only, and at what changed only; it must not see less for that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import PurePosixPath
+from random import Random
+
+import pytest
+
+from gitops_ds.checks.engine import check
+from gitops_ds.model.cached_results import Known
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import prepare
+from tests.truth import bases, mutations
+
+
+def snapshot(*bodies: bases.Body) -> Snapshot:
+    return Snapshot(None, {PurePosixPath(f"{number}.json"): json.dumps(body).encode() for number, body in enumerate(bodies)})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_stands_in_the_way_is_the_same_with_advice_and_without(seed: int) -> None:
+    random = Random(seed)
+    good, other = bases.generated(random), bases.generated(random)
+    before = prepare.prepare(snapshot(good, other), namespace="default", advice=False)
+    known = Known(clean={check.circumstances(before.bundle): before.clean})
+    bad, _ = mutations.mutated(random, good)
+    after = snapshot(bad, other)
+    told = prepare.prepare(after, namespace="default")
+    few = prepare.prepare(replace(after, known=known), namespace="default", advice=False)
+    assert few.findings == tuple(finding for finding in told.findings if finding.refused)
+    assert few.deployable == told.deployable
+    assert few.bundle == told.bundle
+
+
+def test_some_of_these_stand_in_the_way_and_advice_is_left_out() -> None:
+    random = Random(1)
+    bodies = [mutations.mutated(random, bases.generated(random))[0] for _ in range(40)]
+    told = [prepare.prepare(snapshot(body), namespace="default") for body in bodies]
+    assert 5 < sum(one.deployable for one in told) < 35
+    assert any(not finding.refused for one in told for finding in one.findings)

@@ -1,0 +1,151 @@
+"""A repository in which nothing changed is not judged again and is told the same; whatever did change is judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gitops_ds import cli
+from gitops_ds.commands.check.report_cache import Question
+from gitops_ds.commands.check.result_cache import Memory
+from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
+from gitops_ds.model.objects import Key, Member
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.redaction.report import Secrets
+from gitops_ds.renderers import disk_cache
+from gitops_ds.report.findings import Checked, Report
+from tests.checks.test_rule_pages import GOOD
+
+AGENT = Key("apps", "DaemonSet", "agents", "agent")
+FINDING = Finding(
+    "DS401",
+    Severity.WARNING,
+    "something",
+    Place("a.yaml", 3, 5),
+    object=AGENT,
+    path=("spec", "containers", 0, "image"),
+    end=Place("a.yaml", 3, 9),
+    fix=Fix("write it", (Mend(("spec", 0), {"a": [1, 1.5, None, True]}),), safe=True),
+    other=(replace(AGENT, name="other"), None),
+)
+REPORT = Report(
+    (FINDING, Finding("DS001", Severity.ERROR, "else", refused=True)),
+    ("one", "two"),
+    {"a.yaml": b"a: b\n"},
+    (Checked("eu-1", AGENT, "a.yaml"),),
+    root="below",
+    suppressed=((FINDING, "we know"),),
+    document={"nodes": [{"cluster": "eu-1", "count": 3}]},
+    fixable=(1, 2),
+    notes=("no nodes",),
+)
+FILES = Snapshot(None, {PurePosixPath("a.yaml"): b"a: b\n"})
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> Question:
+    return Question(Memory(tmp_path / "checks", "name", b"secret", few=0), ("eu-1",), FILES)
+
+
+def test_a_report_is_given_back_as_it_was(question: Question) -> None:
+    assert question.answer() is None
+    question.keep(REPORT, FILES)
+    assert question.answer() == REPORT
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        lambda asked: replace(asked, words=("eu-2",)),
+        lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("a.yaml"): b"a: c\n"})),
+        lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("b.yaml"): b"a: b\n"})),
+        lambda asked: replace(asked, standing=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})),
+        lambda asked: replace(asked, standing=Snapshot(None, FILES.files, (FINDING,))),
+        lambda asked: replace(asked, memory=replace(asked.memory, secret=b"another")),
+        lambda asked: replace(asked, memory=replace(asked.memory, name="another")),
+    ],
+    ids=["words", "a byte", "a name", "one more", "what can't be read", "another's secret", "another repository"],
+)
+def test_another_question_has_no_answer(question: Question, otherwise: Callable[[Question], Question]) -> None:
+    question.keep(REPORT, FILES)
+    assert otherwise(question).answer() is None
+
+
+@pytest.mark.parametrize(
+    ("report", "seen"),
+    [
+        (replace(REPORT, hidden=Secrets(frozenset({"hush-hush"}))), FILES),
+        (replace(REPORT, findings=(replace(FINDING, path=("spec", Member("agent"))),)), FILES),
+        (replace(REPORT, document={"a": float("nan")}), FILES),
+        (replace(REPORT, notes=("\ud800",)), FILES),
+        (REPORT, replace(FILES, expanded={PurePosixPath("a"): b""})),
+        (REPORT, replace(FILES, consumed=frozenset({PurePosixPath("a")}))),
+    ],
+    ids=["secrets", "a member of a list", "no JSON", "half a character", "made by a program", "taken by a program"],
+)
+def test_what_could_be_told_otherwise_or_to_others_is_not_kept(question: Question, report: Report, seen: Snapshot) -> None:
+    question.keep(report, seen)
+    assert question.answer() is None
+
+
+class Desk:
+    """A repository of a hundred manifests, and a home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.repository = folder / "home", folder / "repository"
+        self.repository.mkdir()
+        for n in range(100):
+            (self.repository / f"{n}.yaml").write_text(GOOD.replace("name: agent", f"name: agent-{n}"))
+        (self.repository / "7.yaml").write_text(GOOD.replace("cpu: 50m", "cpu: 5O m"))
+
+    def check(self, *arguments: str) -> Result:
+        environment = {"HOME": str(self.home), "GITOPS_DS_CACHE_KEY": "known", "GITHUB_ACTIONS": None}
+        for name in ("GITOPS_DS_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "GITHUB_STEP_SUMMARY"):
+            environment[name] = None
+        return CliRunner(env=environment).invoke(cli.cli, ["check", str(self.repository), *arguments], standalone_mode=False)
+
+    def told(self, *arguments: str) -> tuple[object, str, str]:
+        done = self.check(*arguments)
+        return done.return_value, done.stdout, done.stderr
+
+    def forge(self) -> None:
+        """Replaces what the last check found by nothing, under its own seal: who believes it did not judge."""
+        entries = (self.home / ".cache/gitops-ds/checks").iterdir()
+        (entry,) = (one for one in entries if b'"fingerprints"' in one.read_bytes())
+        data = entry.read_bytes()
+        _, _, rest = data.partition(b"\n")
+        state, report = rest[:64], json.loads(rest[64:])
+        report |= {"findings": [], "fingerprints": [], "replacements": []}
+        disk_cache.write(entry.parent, entry.name, state + json.dumps(report).encode(), hashlib.sha256(b"known").digest())
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_an_unchanged_repository_is_told_the_same_in_every_format(desk: Desk) -> None:
+    for format in ("text", "json", "junit", "markdown", "gitlab", "github"):
+        whole = desk.told("-o", format, "--no-cache")
+        assert whole[0] == 1
+        assert [desk.told("-o", format) for _ in range(2)] == [whole, whole]
+
+
+def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: Desk) -> None:
+    whole = desk.told()
+    assert whole[0] == 1
+    others = (["--no-cache"], ["-n", "elsewhere"], ["--verbose"], ["-o", "sarif"], [str(desk.repository / "7.yaml")])
+    for other in others:
+        desk.told()
+        desk.forge()
+        assert desk.told()[0] == 0
+        assert desk.told(*other)[0] == 1, other
+    path = desk.repository / "8.yaml"
+    path.write_bytes(path.read_bytes() + b"#")
+    assert desk.told() == whole

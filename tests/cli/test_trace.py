@@ -1,0 +1,108 @@
+"""From what runs to who wrote it; and a restart that changes nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.commands import git_commit, trace
+from gitops_ds.commands import restart as commands_restart
+from gitops_ds.pipeline import open_repository
+
+AGENT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: logging}
+spec:
+  selector: {matchLabels: {app: agent}}
+  # what runs
+  template:
+    metadata: {labels: {app: agent}}  # kept
+    spec:
+      containers: [{name: agent, image: "registry.example.com/agent:1"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("pod/agent-x", ("pod", "agent-x")),
+        ("nodes/node-1", ("node", "node-1")),
+        ("daemonset.apps/agent", ("ds", "agent")),
+        ("commit/abc1234", ("commit", "abc1234")),
+    ],
+)
+def test_what_is_traced_is_written_as_kubectl_writes_it(text: str, means: tuple[str, str]) -> None:
+    assert trace.asked(text) == means
+
+
+@pytest.mark.parametrize("text", ["agent", "deployment/agent", "pod/", "/agent"])
+def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(errors.UsageError, match="write pod/NAME, node/NAME, ds/NAME or commit/SHA"):
+        trace.asked(text)
+
+
+def repository(directory: Path, files: dict[str, str]) -> open_repository.Named:
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    for words in (
+        ("init", "-q", "-b", "main"),
+        ("config", "user.name", "Dana"),
+        ("config", "user.email", "dana@example.com"),
+        ("add", "."),
+        ("commit", "-q", "-m", "One agent"),
+    ):
+        subprocess.run(("git", "-C", directory, *words), check=True)
+    return open_repository.named(str(directory))
+
+
+def restart(named: open_repository.Named, name: str = "ds/agent", **asked: str) -> git_commit.Proposed:
+    return asyncio.run(commands_restart.restart(named, commands_restart.Asked(name, **asked)))[0]
+
+
+def test_a_restart_is_one_added_annotation_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    done = restart(repository(tmp_path, {"agent.yaml": AGENT}), reason="A new certificate")
+    changed = [line for line in done.patch.splitlines() if line and line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert "Restart DaemonSet logging/agent" in done.patch
+    assert "A new certificate" in done.patch
+    assert all("restartedAt" in line or "labels: {app: agent}" in line for line in changed), changed
+    assert any(line.startswith("+") and "kubectl.kubernetes.io/restartedAt" in line and "# kept" in line for line in changed), (
+        changed
+    )
+
+
+def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
+    old = AGENT.replace(
+        "labels: {app: agent}}", "labels: {app: agent}, annotations: {kubectl.kubernetes.io/restartedAt: '2026-01-01T00:00:00Z'}}"
+    )
+    patch = restart(repository(tmp_path, {"agent.yaml": old})).patch
+    assert "-" in patch
+    assert patch.count("restartedAt") == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "space", "says"),
+    [
+        ({"agent.yaml": AGENT}, "ds/nobody", "", "names no DaemonSet nobody"),
+        ({"a.yaml": AGENT, "b.yaml": AGENT.replace("logging", "other")}, "ds/agent", "", "in the namespaces logging, other"),
+        (
+            {
+                "vendor/kustomization.yaml": "resources: [agent.yaml]\nnamePrefix: my-\n",
+                "vendor/agent.yaml": AGENT,
+            },
+            "ds/my-agent",
+            "",
+            "kustomization",
+        ),
+    ],
+)
+def test_what_can_not_be_restarted_by_a_commit_is_refused(
+    tmp_path: Path, files: dict[str, str], name: str, space: str, says: str
+) -> None:
+    with pytest.raises((errors.UsageError, errors.Refused), match=says):
+        restart(repository(tmp_path, files), name, namespace=space)

@@ -1,0 +1,34 @@
+"""Bodies that several watches read are held once, and no longer than somebody holds them."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from gitops_ds.client.body_interning import Shelf
+
+
+def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": "DaemonSet", "metadata": {"uid": "u", "resourceVersion": version}, **more}
+
+
+def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
+    shelf = Shelf()
+    first = shelf.kept(body())
+    assert first == body()
+    assert shelf.kept(body()) is first
+    assert shelf.kept(body("2")) is not first
+    assert shelf.kept(body(api="apps/v2")) is not first
+
+
+def test_what_nobody_holds_is_gone() -> None:
+    shelf = Shelf()
+    shelf.kept(body(spec={"seen": "before"}))
+    gc.collect()
+    assert shelf.kept(body()) == body()
+
+
+def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
+    shelf = Shelf()
+    for odd in ({}, {"metadata": None}, {"metadata": {"uid": "u"}}, {"kind": "Status", "metadata": {}}):
+        assert shelf.kept(odd) is odd

@@ -1,0 +1,139 @@
+"""Connections to an API server: watches hold theirs for minutes, and no other request waits behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from gitops_ds import errors
+from gitops_ds.client.config import Access
+from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.rest import HttpCluster
+from gitops_ds.client.supervisor import Supervisor
+from gitops_ds.deployer.watch_cache import Caches
+from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
+
+PROMPT = 5.0  # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
+
+
+@dataclass
+class Server:
+    """Answers lists with nothing and keeps watches open; `watches` counts those.
+
+    The next `refusals` requests get 429 with `retry_after` seconds.
+    """
+
+    watches: int = 0
+    refusals: int = 0
+    retry_after: str = "0.05"
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.refusals:
+            self.refusals -= 1
+            return web.Response(status=429, headers={"Retry-After": self.retry_after})
+        if "watch" in request.query:
+            reply = web.StreamResponse()
+            await reply.prepare(request)
+            self.watches += 1
+            await self.ended.wait()
+            return reply
+        kind = request.path.rsplit("/", 1)[-1]
+        if kind == "none":
+            return web.json_response({"kind": "Status", "reason": "NotFound", "message": "not found"}, status=404)
+        if kind == "one":
+            return web.json_response({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}})
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Server, HttpCluster]]:
+    server, app = Server(), web.Application()
+    app.router.add_get("/{path:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        found = Found(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
+        async with HttpCluster(Access("a test", None, found, lambda: found)) as cluster:
+            yield server, cluster
+            server.ended.set()
+    finally:
+        await runner.cleanup()
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+async def prompt(request: Awaitable[Body]) -> Body:
+    async with asyncio.timeout(PROMPT):
+        return await request
+
+
+def test_a_request_that_is_throttled_waits_as_long_and_as_often_as_client_go_does() -> None:
+    async def scene() -> None:
+        async with connected() as (server, cluster):
+            server.refusals = 10
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            server.refusals = 11
+            with pytest.raises(errors.TooManyRequests):
+                await prompt(cluster.get(CONFIG_MAP, "default", "one"))
+            server.refusals, server.retry_after = 1, "200"
+            with pytest.raises(errors.TooManyRequests) as raised:
+                await prompt(cluster.get(CONFIG_MAP, "default", "one"))
+            assert raised.value.retry_after == 200
+
+    asyncio.run(scene())
+
+
+@pytest.fixture
+def many_sockets() -> None:
+    """Both ends of each connection belong to this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard == resource.RLIM_INFINITY else min(hard, 8192), hard))
+
+
+async def watch(cluster: HttpCluster, kind: Resource) -> None:
+    async for _ in cluster.watch(kind, "1"):
+        pass
+
+
+@pytest.mark.parametrize("number", [1, 64, 200])
+def test_a_request_does_not_wait_behind_watches(number: int) -> None:
+    async def scene() -> None:
+        async with connected() as (server, cluster):
+            watches = [asyncio.create_task(watch(cluster, CONFIG_MAP)) for _ in range(number)]
+            await until(lambda: server.watches == number)
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            for task in watches:
+                task.cancel()
+
+    asyncio.run(scene())
+
+
+def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_sockets: None) -> None:
+    kinds = [Resource("example.com", "v1", f"Kind{number}", f"kinds{number}", namespaced=True) for number in range(100)]
+
+    async def scene() -> None:
+        async with connected() as (server, cluster):
+            supervisor = Supervisor(lambda _: None, lambda: 0.0)
+            repositories = [Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor) for number in range(10)]
+            wanted = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(caches.live(wanted) for caches in repositories))
+            await until(lambda: server.watches == 10 * (100 + 3))  # DaemonSets, their revisions and nodes as well
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            for caches in repositories:
+                await caches.stop()
+
+    asyncio.run(scene())

@@ -1,0 +1,302 @@
+"""List and watch: the machine as a table, and the driver and the store on the simulated API server in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors, simulator
+from gitops_ds.client import informer
+from gitops_ds.client.informer import (
+    Ended,
+    Failing,
+    Following,
+    Returning,
+    Start,
+    State,
+    Store,
+    WorldVersion,
+)
+from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.objects import CONFIG_MAP, Body
+from gitops_ds.simulator import faults, virtual_time
+
+LISTING = Listing((), "7")
+EVENT = WatchEvent(EventType.MODIFIED, {}, "8")
+BOOKMARK = WatchEvent(EventType.BOOKMARK, {}, "9")
+GONE, DOWN, FAULT = errors.Expired("too old"), errors.ClusterUnreachable("no answer"), errors.ServerFault("no watch here")
+
+ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
+    ("a list is followed from its version", Start(3), LISTING, Following("7", 3), True),
+    ("a watch that lived long and ended is taken up again", Following("7", 3), Ended(600), Returning("7"), False),
+    ("one that ended at once counts as a failure", Following("7"), Ended(0.1), Returning("7", 1), False),
+    ("an error after a long life is the first one", Following("7", 5), Ended(600, DOWN), Returning("7", 1), True),
+    ("an error after a short one is one more", Following("7", 5), Ended(1, DOWN), Returning("7", 6), True),
+    ("a version too old asks for a new list", Following("7"), Ended(1, GONE), Start(1), True),
+    ("the same world is followed on", Returning("7"), WorldVersion("7"), Following("7", resumed=True), True),
+    ("a later one too", Returning("99"), WorldVersion("100"), Following("99", resumed=True), True),
+    ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
+    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100", resumed=True), True),
+    (
+        "a watch that fails for the third time without an event asks for a new list",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, FAULT, had_events=False),
+        Start(3, 3),
+        True,
+    ),
+    (
+        "so does one that ends at once for the third time",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, had_events=False),
+        Start(3, 3),
+        False,
+    ),
+    (
+        "not where the server asks for fewer requests",
+        Following("7", 2, fruitless=2),
+        Ended(0.1, errors.TooManyRequests("slow down"), had_events=False),
+        Returning("7", 3, 3),
+        True,
+    ),
+    ("an event pays that off", Following("7", 2, fruitless=2), Ended(0.1, FAULT), Returning("7", 3), True),
+    (
+        "a watch that was silent for minutes asks for a new list",
+        Following("7"),
+        Ended(600, None, 600, had_events=False),
+        Start(),
+        False,
+    ),
+    ("a refused list is tried again", Start(), DOWN, Start(1), True),
+    ("also when asking for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
+]
+
+
+@pytest.mark.parametrize(("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_the_machine(state: State, heard: informer.Heard, after: State, tells: bool) -> None:
+    step = informer.step(state, heard, 0.0)
+    assert step.state == after
+    assert (step.told is not None) == tells
+
+
+def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
+    waits = [informer.step(Start(failures), DOWN, 0.0).wait for failures in range(8)]
+    assert waits == [0.8, 1.6, 3.2, 6.4, 12.0, 12.0, 12.0, 12.0]
+    assert informer.step(Start(), DOWN, 0.5).wait == 0.8 * 1.5
+    assert informer.step(Following("7"), Ended(600), 0.5).wait == 0
+
+
+def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> None:
+    resumed = informer.step(Returning("7", 5), WorldVersion("9"), 0.0).state
+    assert informer.step(resumed, Ended(0.1, GONE), 0.0).wait == 0
+    listed = informer.step(Start(6), LISTING, 0.0).state
+    assert informer.step(listed, Ended(0.1, GONE), 0.0).wait == 12.0
+
+
+def test_a_server_that_names_a_wait_gets_it() -> None:
+    error = errors.TooManyRequests("slow down")
+    error.retry_after = 17.0
+    assert informer.step(Start(), error, 0.0).wait == 17.0
+
+
+def config_map(name: str, **data: str) -> Body:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def names(store: Store[Any]) -> list[str]:
+    return sorted(key.name for key in store.objects)
+
+
+@contextlib.asynccontextmanager
+async def followed(cluster: simulator.Cluster, store: Store[Any]) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0))
+    try:
+        await asyncio.wait_for(store.synced.wait(), 10)
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def running(**habits: float) -> tuple[simulator.Cluster, simulator.Client]:
+    cluster = simulator.Cluster(habits=simulator.Habits(**habits))
+    await cluster.start()
+    return cluster, cluster.client("people")
+
+
+def test_a_store_follows_and_tells_what_changed() -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        await people.create(CONFIG_MAP, config_map("a"))
+        told: list[tuple[str, str]] = []
+        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        async with followed(cluster, store):
+            await people.create(CONFIG_MAP, config_map("b"))
+            await people.delete(CONFIG_MAP, "default", "a")
+            await asyncio.sleep(1)
+            assert names(store) == ["b"]
+            assert told == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+    virtual_time.run(scene())
+
+
+def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        for name in "abc":
+            await people.create(CONFIG_MAP, config_map(name))
+        told: list[tuple[str, str]] = []
+        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        async with followed(cluster, store):
+            cluster.faults = lambda request: faults.failure(503) if request.verb in ("watch", "list") else None
+            cluster.cut_watches()
+            await asyncio.sleep(5)
+            assert store.failing is not None
+            await people.delete(CONFIG_MAP, "default", "a")
+            await people.patch(CONFIG_MAP, "default", "b", {"data": {"x": "y"}})
+            cluster.server.store.compact()
+            cluster.faults = faults.none
+            told.clear()
+            await asyncio.sleep(60)
+            assert told == [("MODIFIED", "b"), ("DELETED", "a")]
+            assert names(store) == ["b", "c"]
+            assert store.failing is None
+
+    virtual_time.run(scene())
+
+
+def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
+    async def scene() -> None:
+        cluster, people = await running(bookmark_every=60.0)
+        store: Store[Body] = Store(dict)
+        async with followed(cluster, store):
+            before = int(store.version)
+            await people.create(CONFIG_MAP, {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}})
+            await asyncio.sleep(61)
+            assert int(store.version) > before
+
+    virtual_time.run(scene())
+
+
+BROKEN_WATCHES: dict[str, faults.Fault] = {
+    "403: the verb is missing": faults.failure(403),
+    "404": faults.failure(404),
+    "500": faults.failure(500),
+    "503": faults.failure(503),
+    "no answer": errors.ClusterUnreachable("no answer in time"),
+    "429 for ever": faults.failure(429),
+    "ends at once": faults.Silence(0.1),
+    "cut by a proxy while it is silent": faults.Silence(30.0),
+    "accepted and silent": faults.Silence(400.0),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
+def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(broken: faults.Fault) -> None:
+    async def scene() -> None:
+        cluster, people = await running()
+        await people.create(CONFIG_MAP, config_map("a"))
+        store: Store[Body] = Store(dict)
+        async with followed(cluster, store):
+            cluster.faults = lambda request: broken if request.verb == "watch" else None
+            cluster.cut_watches()
+            await asyncio.sleep(600)
+            await people.delete(CONFIG_MAP, "default", "a")
+            await people.create(CONFIG_MAP, config_map("b"))
+            await asyncio.sleep(informer.LONGEST_SILENCE + 410)
+            assert names(store) == ["b"]
+            cluster.count.reset()
+            await asyncio.sleep(600)
+            assert cluster.count.of("list") <= 600 / informer.LONGEST_RETRY
+            cluster.faults = faults.none
+            await asyncio.sleep(410)
+            await people.delete(CONFIG_MAP, "default", "b")
+            await asyncio.sleep(1)
+            assert names(store) == []
+
+    virtual_time.run(scene())
+
+
+class Talking:
+    """A cluster whose watches tell two events and end after a minute."""
+
+    def __init__(self) -> None:
+        self.asked_since: list[str] = []
+
+    async def list(self, _resource: Any, which: Selection) -> Listing:
+        return Listing((), "9") if which.fields else LISTING
+
+    async def watch(self, _resource: Any, since: str, _which: Selection) -> AsyncIterator[WatchEvent]:
+        self.asked_since.append(since)
+        yield EVENT
+        yield BOOKMARK
+        await asyncio.sleep(60)
+
+
+def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on() -> None:
+    async def scene() -> None:
+        cluster, told = Talking(), list[object]()
+        task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0))  # type: ignore[arg-type]
+        await asyncio.sleep(61)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert told[:3] == [LISTING, EVENT, BOOKMARK]
+        assert cluster.asked_since == ["7", "9"]
+
+    virtual_time.run(scene())
+
+
+class OlderWorld:
+    """A cluster that is put back to an earlier version, and whose watches are then silent, as after a restored backup."""
+
+    def __init__(self) -> None:
+        self.version, self.items = "1000", (config_map("old"), config_map("lost"))
+        self.lists: list[Selection] = []
+
+    async def list(self, _resource: Any, which: Selection) -> Listing:
+        self.lists.append(which)
+        return Listing(() if which.fields else self.items, self.version)
+
+    async def watch(self, _resource: Any, _since: str, _which: Selection) -> AsyncIterator[WatchEvent]:
+        await asyncio.sleep(300)
+        for event in ():
+            yield event
+
+
+def test_a_world_that_went_back_is_listed_anew() -> None:
+    async def scene() -> None:
+        world, store = OlderWorld(), Store[Body](dict)
+        task = asyncio.create_task(informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0))  # type: ignore[arg-type]
+        await asyncio.sleep(400)
+        assert names(store) == ["lost", "old"]
+        assert len(world.lists) == 2
+        world.version, world.items = "40", (config_map("old"),)
+        await asyncio.sleep(300)
+        assert (names(store), store.version) == (["old"], "40")
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(scene())
+
+
+def test_a_failure_is_told_and_tried_again() -> None:
+    told: list[informer.Told] = []
+
+    async def scene() -> None:
+        cluster, _ = await running()
+        cluster.faults = lambda request: faults.failure(403) if request.number < 4 else None
+        task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0))
+        await asyncio.sleep(10)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(scene())
+    assert [type(entry) for entry in told] == [Failing] * 3 + [Listing]
+    assert [entry.retry_in for entry in told if isinstance(entry, Failing)] == [0.8, 1.6, 3.2]

@@ -1,0 +1,121 @@
+"""A change against its base, in a real Git repository: what changes where, and what a rule has against it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.commands.check import diff, run
+from gitops_ds.commands.check.run import Checked, Wanted
+from gitops_ds.errors import RevisionUnknown
+from gitops_ds.pipeline import open_repository
+from tests import gitservers
+from tests.plan.world import daemonset
+
+SETTINGS = "version: v1\n"
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def cluster(environment: str) -> str:
+    return f"environment: {environment}\nnamespace: logging\nagents: {{agent: {{}}}}\n"
+
+
+def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
+    """A commit on the branch `change`, which leaves main here; main goes on."""
+    upstream.git("checkout", "--quiet", "-b", "change")
+    upstream.commit(files)
+    upstream.git("checkout", "--quiet", "--force", "main")
+
+
+def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> Checked:
+    return asyncio.run(run.check(open_repository.named(str(upstream.path)), at, Wanted(**wanted)))
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> gitservers.Upstream:
+    made = gitservers.Upstream(tmp_path / "fleet")
+    made.commit({"agent.json": json.dumps(daemonset())})
+    return made
+
+
+def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream) -> None:
+    on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
+    upstream.commit({"other.json": json.dumps(daemonset("other"))})
+    found = check(upstream, "change", base="main")
+    assert found.changed is not None
+    (group,) = found.changed
+    assert [(change.operation, change.key.name) for change in group.changes] == [("update", "agent")]
+    assert "new revision 2" in diff.text(found)
+    (told,) = diff.as_json(found)["changes"]
+    assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
+
+
+def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) -> None:
+    on_a_branch(upstream, {"README.md": "words"})
+    found = check(upstream, "change", base="main")
+    assert found.changed == ()
+    assert "No object changes." in diff.text(found)
+
+
+def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
+    body = daemonset()
+    body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = {"app": "else"}
+    on_a_branch(upstream, {"agent.json": json.dumps(body)})
+    found = check(upstream, "change", base="main")
+    assert [finding.rule for finding in found.findings if finding.refused] == ["DS103"]
+    assert not [finding for finding in check(upstream, "change").findings if finding.refused]
+
+
+def test_a_base_that_is_not_there_is_told(upstream: gitservers.Upstream) -> None:
+    with pytest.raises(RevisionUnknown, match="nowhere"):
+        check(upstream, "main", base="nowhere")
+
+
+def test_clusters_with_the_same_change_are_told_together(upstream: gitservers.Upstream) -> None:
+    clusters = {"clusters/a.yaml": cluster("x"), "clusters/b.yaml": cluster("x"), "environments/x.yaml": "{}"}
+    agent = "agents/agent/daemonset.yaml"
+    upstream.commit({"gitops-ds.yaml": SETTINGS, **clusters, agent: json.dumps(daemonset())})
+    on_a_branch(upstream, {agent: json.dumps(daemonset(image=image(2)))})
+    found = check(upstream, "change", base="main")
+    assert found.changed is not None
+    assert [group.clusters for group in found.changed] == [("a", "b")]
+    assert [group.clusters for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()] == [("b",)]
+
+
+def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
+    ready_condition = [{"type": "Ready", "status": "True"}]
+    items = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": {"conditions": conditions}}
+        for index, conditions in enumerate([ready_condition] * ready + [[]] * broken)
+    ]
+    file = directory / "nodes.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("ready", "broken", "words"),
+    [
+        (3, 0, "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to start and 5 s to stop"),
+        (
+            3,
+            1,
+            "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: node-0 and 3 more would wait",
+        ),
+    ],
+)
+def test_a_rollout_is_played_on_the_nodes_that_are_known(
+    tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
+) -> None:
+    on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
+    found = check(upstream, "change", base="main", inventory=(nodes_file(tmp_path, ready, broken),))
+    assert words in diff.text(found)
+    told = diff.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken

@@ -1,0 +1,257 @@
+"""`gitops-ds wait` ends when the DaemonSet is as wanted, when its template fails, and when time is up, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.commands import wait, wait_on_status
+from gitops_ds.commands.wait import Awaited
+from gitops_ds.deployer import state_store
+from gitops_ds.fleet import agents
+from gitops_ds.model import names
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import State
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
+from gitops_ds.simulator import virtual_time
+from gitops_ds.simulator.faults import Request, failure
+from tests.simulator.stand import (
+    KEY,
+    Stand,
+    daemonset,
+    play,
+    stand,
+)
+
+OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
+
+
+async def attend(there: Stand, **wanted: Any) -> list[str]:
+    """The news until it was as wanted."""
+    news: list[str] = []
+    awaited = Awaited(**{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted})
+    await wait.attend(there.people, "gitops-ds", awaited, news.append)
+    return news
+
+
+async def apply_by(there: Stand, commit: CommitId) -> None:
+    """What the deployer leaves behind: the owner on the object, the commit in its state."""
+    owned = {"metadata": {"labels": {names.OWNER_LABEL: "fleet.main"}, "annotations": {names.COMMIT: OLD}}}
+    await there.people.patch(DAEMONSET, "default", "agent", owned)
+    known = await state_store.load(there.people, "gitops-ds", "fleet.main")
+    await state_store.save(
+        there.people, "gitops-ds", "fleet.main", replace(known or State(), last_good=commit, last_attempted=commit)
+    )
+
+
+def test_it_ends_when_every_node_has_an_available_pod_and_says_each_news_once() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            news = await attend(there)
+            assert news[-1] == "Healthy: 3 of 3 nodes available"
+            assert len(set(news)) == len(news) > 1
+
+    play(scene)
+
+
+def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            await there.edit("bad")
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(errors.RolloutFailed, match=r"ErrImagePull|ImagePullBackOff"):
+                await attend(there, seconds=600)
+            assert asyncio.get_running_loop().time() - began < 60
+
+    play(scene)
+
+
+def test_time_that_is_up_names_what_is_missing() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:  # nobody makes pods
+            with pytest.raises(
+                errors.TimedOut, match=r"not done after 20 seconds: Progressing: no controller has taken up generation 1"
+            ):
+                await attend(there, seconds=20)
+
+    play(scene)
+
+
+def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_is_waited_for() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            with pytest.raises(errors.NotFound, match="nobody"):
+                await attend(there, name="ds/nobody")
+            with pytest.raises(errors.TimedOut, match="nobody"):
+                await attend(there, name="ds/nobody", commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> None:
+    async def later_has(commit: CommitId) -> bool:
+        return commit == LATER
+
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            with pytest.raises(errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"):
+                await attend(there, commit=NEW, seconds=20)
+            waiting = asyncio.create_task(attend(there, commit=NEW[:7]))
+            await asyncio.sleep(10)
+            assert not waiting.done()
+            await apply_by(there, NEW)
+            assert (await waiting)[-1] == "Healthy: 3 of 3 nodes available"
+            await apply_by(there, LATER)
+            await attend(there, commit=NEW, includes=later_has)
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_under_on_delete_a_commit_is_there_when_the_last_old_pod_is_gone() -> None:
+    async def scene() -> None:
+        async with stand(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
+            there.begin()
+            await attend(there)
+            await apply_by(there, NEW)
+            await there.edit("agent:2")
+            await attend(there)  # nothing is wrong
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=20)
+
+    play(scene)
+
+
+def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            await attend(there, commit=OLD)
+            late = there.cluster.client("late")
+            awaited = Awaited("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
+            waiting = asyncio.create_task(wait.attend(late, "gitops-ds", awaited, lambda _: None))
+            await asyncio.sleep(5)
+            late.lag = lambda _: 5.0
+            await there.edit("agent:2")
+            await apply_by(there, NEW)
+            agent = await waiting
+            body = await there.people.get(DAEMONSET, "default", "agent")
+            assert agent.seen.daemonset.generation == body["metadata"]["generation"] == 2
+            assert await there.pods() == {(f"node-{index}", "agent:2"): 1 for index in range(3)}
+
+    play(scene)
+
+
+def without_pods(request: Request) -> errors.ClusterError | None:
+    listing = (request.verb, request.resource) == ("list", POD)
+    return errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden") if listing else None
+
+
+def test_what_may_not_be_read_is_an_error_at_once() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            blind = there.cluster.client("blind", faults=without_pods)
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(errors.Forbidden):
+                await wait.attend(blind, "gitops-ds", Awaited("ds/agent", clock=virtual_time.clock()), lambda _: None)
+            assert asyncio.get_running_loop().time() - began < 5
+
+    play(scene)
+
+
+def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
+    asked: list[CommitId] = []
+
+    async def never(commit: CommitId) -> bool:
+        asked.append(commit)
+        return False
+
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            with pytest.raises(errors.TimedOut):
+                await attend(there, commit=NEW, seconds=60, includes=never)
+            assert asked == [OLD]
+
+    play(scene)
+
+
+def without_nodes(request: Request) -> errors.ClusterError | None:
+    listing = (request.verb, request.resource) == ("list", NODE)
+    return errors.Forbidden('nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden") if listing else None
+
+
+def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset_gives() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            viewer, said = there.cluster.client("viewer", faults=without_nodes), list[str]()
+            [agent] = await agents.look(viewer, "gitops-ds", virtual_time.clock()(), said.append)
+            assert (agent.health.state, agent.health.message) == (HealthState.HEALTHY, "all 3 pods are available")
+            assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
+            assert len(said) == 1
+            assert "nodes" in said[0]
+
+    play(scene)
+
+
+def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await attend(there)
+            person, shown = there.cluster.client("person"), list[agents.Agent | str]()
+            awaited = Awaited("ds/agent", clock=virtual_time.clock())
+            following = asyncio.create_task(wait.follow(person, "gitops-ds", awaited, shown.append))
+            await asyncio.sleep(60)
+            await there.edit("agent:2")
+            await asyncio.sleep(240)
+            following.cancel()
+            last = shown[-1]
+            assert isinstance(last, agents.Agent)
+            assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
+            assert person.count.by["list", "pods"] == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("status", [500, 503, 0])
+def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(status: int) -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            until = asyncio.get_running_loop().time() + 60
+
+            def away(_: Request) -> errors.ClusterError | None:
+                if asyncio.get_running_loop().time() >= until:
+                    return None
+                return failure(status) if status else errors.ClusterUnreachable("connection refused")
+
+            said: list[str] = []
+            await wait_on_status.rolled_out(there.cluster.client("person", faults=away), [KEY], 120, said.append)
+            assert said[0].endswith("tried again")
+            assert said[-1].endswith("all 3 pods are available")
+
+    play(scene)
+
+
+def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            with pytest.raises(errors.NotFound):
+                await wait_on_status.rolled_out(there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None)
+
+    play(scene)

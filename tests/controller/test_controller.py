@@ -1,0 +1,364 @@
+"""The whole controller on the simulated API server, in virtual time: it makes the fleet right, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.controller.controller import LIST_NODES_AGAIN, Powers
+from gitops_ds.daemonset import pod_changes
+from gitops_ds.fleet import health
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import CreatePod, HealthState
+from gitops_ds.model.events import base
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
+from gitops_ds.simulator import faults
+from tests.daemonset import world
+from tests.simulator.stand import (
+    KEY,
+    daemonset,
+    each,
+    named,
+    play,
+    stand,
+)
+
+
+def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
+    async def scene() -> None:
+        async with stand(5) as there:
+            controller = there.begin()
+            await asyncio.sleep(10)
+            assert await there.pods() == each(5)
+            status = await there.status()
+            assert (status["desiredNumberScheduled"], status["numberAvailable"], status["observedGeneration"]) == (5, 5, 1)
+            seen = controller.observe(KEY)
+            assert health.judge(seen).state is HealthState.HEALTHY
+            assert not [r for r in there.records if isinstance(r, base.ActionFailed | base.StatusFailed | base.WatchFailed)]
+
+    play(scene)
+
+
+def test_a_rollout_and_its_way_back_end_and_the_first_revision_comes_again() -> None:
+    async def scene() -> None:
+        async with stand(4, latency=0.01) as there:
+            there.begin()
+            for image, numbers in (("agent:1", [1]), ("agent:2", [1, 2]), ("agent:1", [2, 3])):
+                await there.edit(image)
+                await asyncio.sleep(60)
+                assert await there.pods() == each(4, image)
+                held = (await there.people.list(CONTROLLER_REVISION)).items
+                assert sorted(body["revision"] for body in held) == numbers
+
+    play(scene)
+
+
+def test_a_bad_image_reaches_one_node_and_is_named() -> None:
+    async def scene() -> None:
+        async with stand(4) as there:
+            controller = there.begin()
+            await asyncio.sleep(10)
+            await there.edit("bad")
+            await asyncio.sleep(700)
+            assert sum(count for (_, image), count in (await there.pods()).items() if image == "bad") == 1
+            judged = health.judge(controller.observe(KEY))
+            assert (judged.state, len(judged.nodes)) == (HealthState.FAILED, 4)
+
+    play(scene)
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=st.lists(st.floats(0.005, 0.4), min_size=1, max_size=6), surge=st.booleans())
+def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(lives: list[float], surge: bool) -> None:
+    async def scene() -> None:
+        body = daemonset(updateStrategy=world.rolling(0, 2) if surge else world.rolling(2))
+        async with stand(6, body, latency=0.01) as there:
+            for life in lives:
+                there.begin()
+                await asyncio.sleep(life)
+                assert max((await there.pods()).values(), default=1) == 1
+                await there.kill()
+            await there.edit("agent:2")
+            there.begin()
+            there.begin()
+            await asyncio.sleep(60)
+            assert await there.pods() == each(6, "agent:2")
+
+    play(scene)
+
+
+def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
+    def lost(request: faults.Request) -> faults.Fault | None:
+        return faults.Silence(5, done=True) if request.verb == "create" and request.number % 3 == 0 else None
+
+    async def scene() -> None:
+        async with stand(6) as there:
+            there.cluster.faults = lost
+            there.begin()
+            await asyncio.sleep(200)
+            assert await there.pods() == each(6)
+
+    play(scene)
+
+
+def test_two_controllers_at_once_make_each_pod_once() -> None:
+    async def scene() -> None:
+        async with stand(20, latency=0.01) as there:
+            there.begin()
+            there.begin()
+            await asyncio.sleep(30)
+            made = [r.object for r in there.records if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)]
+            assert len(made) == len(set(made)) == 20
+
+    play(scene)
+
+
+def test_a_fleet_larger_than_a_burst_is_made_though_no_watch_speaks() -> None:
+    async def scene() -> None:
+        async with stand(300) as there:
+            there.cluster.faults = lambda request: faults.failure(503) if request.verb == "watch" else None
+            there.begin()
+            await asyncio.sleep(0.5)
+            assert sum((await there.pods()).values()) == pod_changes.BURST
+            await asyncio.sleep(320)  # by lists in place of the watch, or when the wait for it ends
+            assert await there.pods() == each(300)
+
+    play(scene)
+
+
+def test_creates_wait_for_a_pods_watch_that_lags() -> None:
+    async def scene() -> None:
+        async with stand(600, latency=0.01) as there:
+            loop = asyncio.get_running_loop()
+            there.cluster.lag = lambda resource: max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
+            there.begin()
+            await asyncio.sleep(55)
+            assert sum((await there.pods()).values()) == pod_changes.BURST
+            await asyncio.sleep(10)
+            assert await there.pods() == each(600)
+
+    play(scene)
+
+
+def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
+    """Upstream sets its timer for minReadySeconds whatever became of the sync (daemon_controller.go, updateDaemonSetStatus)."""
+
+    def refused(request: faults.Request) -> faults.Fault | None:
+        return faults.failure(403, "exceeded quota") if denied and request.verb == "create" and request.resource == POD else None
+
+    denied = False
+
+    async def scene() -> None:
+        nonlocal denied
+        async with stand(3, daemonset(minReadySeconds=120)) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(10)
+            denied = True
+            there.cluster.add_nodes(named([3]))
+            await asyncio.sleep(114)
+            assert (await there.status())["numberAvailable"] == 3
+
+    play(scene)
+
+
+def test_a_refused_create_holds_up_no_other_node() -> None:
+    def refused(request: faults.Request) -> faults.Fault | None:
+        return faults.failure(403, "no") if request.verb == "create" and request.resource == POD and unlucky(request.name) else None
+
+    def unlucky(name: str) -> bool:
+        return names.setdefault(name, len(names)) == 0
+
+    names: dict[str, int] = {}
+
+    async def scene() -> None:
+        async with stand(5) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(30)
+            assert sum((await there.pods()).values()) == 4
+
+    play(scene)
+
+
+def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
+    tried = 0
+
+    def refused(request: faults.Request) -> faults.Fault | None:
+        nonlocal tried
+        tried += request.verb == "create" and request.resource == POD
+        return faults.failure(403, "exceeded quota") if tried > 10 else None
+
+    async def scene() -> None:
+        async with stand(100) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(0.004)
+            assert 10 < tried <= 1 + 2 + 4 + 8
+            await asyncio.sleep(60)
+            assert tried <= 60
+
+    play(scene)
+
+
+@pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
+def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin(powers)
+            await asyncio.sleep(1000)
+            assert there.cluster.count.writes == 0
+            decided = [r for r in there.records if isinstance(r, base.Decided)]
+            assert bool(decided) == (powers is Powers.OBSERVE)
+            assert not any(r.performed for r in decided)
+
+    play(scene)
+
+
+def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None:
+    async def scene() -> None:
+        async with stand(5, watch_for=600.0) as there:
+            there.begin()
+            await asyncio.sleep(100)
+            there.cluster.count.reset()
+            await asyncio.sleep(3600)
+            assert there.cluster.count.writes == 0
+            # Each ten minutes a watch ends, and an empty list tells that the world is still the same; nodes are listed each five.
+            assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
+
+    play(scene)
+
+
+def test_a_quota_that_refuses_every_pod_is_asked_seldom_and_the_status_goes_on() -> None:
+    def refused(request: faults.Request) -> faults.Fault | None:
+        return faults.failure(403, "exceeded quota") if request.verb == "create" and request.resource == POD else None
+
+    async def scene() -> None:
+        async with stand(100) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(600)
+            assert there.cluster.count.of("create", "pods") < 40
+            assert (await there.status())["desiredNumberScheduled"] == 100
+            there.cluster.faults = faults.none
+            await asyncio.sleep(600)
+            assert await there.pods() == each(100)
+
+    play(scene)
+
+
+def test_what_happens_while_the_watch_is_lost_is_made_good() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await asyncio.sleep(10)
+            there.cluster.faults = lambda request: faults.failure(503) if request.verb in ("watch", "list") else None
+            there.cluster.cut_watches()
+            await asyncio.sleep(1)
+            for body in (await there.people.list(POD)).items[:2]:
+                await there.people.delete(POD, "default", body["metadata"]["name"])
+            await asyncio.sleep(5)
+            there.cluster.compact()
+            assert sum((await there.pods()).values()) == 1
+            there.cluster.faults = faults.none
+            await asyncio.sleep(120)
+            assert await there.pods() == each(3)
+
+    play(scene)
+
+
+def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
+    async def scene() -> None:
+        async with stand(1) as there:
+            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            body = revisions.new(found, 1)
+            foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
+            await there.people.create(CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}})
+            there.begin()
+            await asyncio.sleep(30)
+            assert (await there.status())["collisionCount"] == 1
+            assert await there.pods() == each(1)
+
+    play(scene)
+
+
+def test_orphans_are_adopted_and_keep_running() -> None:
+    async def scene() -> None:
+        async with stand(1) as there:
+            there.begin()
+            await asyncio.sleep(10)
+            (before,) = (await there.people.list(POD)).items
+            for resource in (POD, CONTROLLER_REVISION):
+                (body,) = (await there.people.list(resource)).items
+                patch = {"metadata": {"ownerReferences": None}}
+                await there.people.patch(resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE)
+            await asyncio.sleep(10)
+            (after,) = (await there.people.list(POD)).items
+            assert after["metadata"]["uid"] == before["metadata"]["uid"]
+            assert pods.controller_of(after["metadata"]) == pods.controller_of(before["metadata"])
+
+    play(scene)
+
+
+def test_a_failed_pod_is_replaced_and_leaving_nodes_lose_theirs() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            there.begin()
+            await asyncio.sleep(10)
+            (first, _) = (await there.people.list(POD)).items
+            name = first["metadata"]["name"]
+            await there.people.patch(POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status")
+            await asyncio.sleep(10)
+            assert await there.pods() == each(2)
+            assert name not in {body["metadata"]["name"] for body in (await there.people.list(POD)).items}
+            there.cluster.remove_node("node-1")
+            await asyncio.sleep(200)
+            assert await there.pods() == each(1)
+            assert (await there.status())["desiredNumberScheduled"] == 1
+
+    play(scene)
+
+
+def test_stop_ends_the_run_and_begins_nothing_more() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            controller = there.begin()
+            await asyncio.sleep(10)
+            controller.stop()
+            await asyncio.wait_for(there.controllers[0], 1)
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert await there.pods() == each(2)
+
+    play(scene)
+
+
+def test_every_action_is_told_with_its_reason() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            there.begin()
+            await asyncio.sleep(10)
+            told = [r for r in there.records if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)]
+            assert [r.action.why for r in told] == ["the node has no pod"] * 2
+
+    play(scene)
+
+
+def test_the_nodes_are_listed_on_a_schedule_whatever_the_watch_says() -> None:
+    async def scene() -> None:
+        async with stand(1, watch_for=100_000.0) as there:
+            deaf = there.cluster.client()
+            deaf.lag = lambda resource: 1e6 if resource == NODE else 0.0
+            there.begin(client=deaf)
+            await asyncio.sleep(10)
+            there.cluster.add_nodes(named([1]))
+            await asyncio.sleep(60)
+            assert await there.pods() == each(1)
+            await asyncio.sleep(LIST_NODES_AGAIN)
+            assert await there.pods() == each(2)
+
+    play(scene)

@@ -1,0 +1,123 @@
+"""`scheduling: direct`: pods are bound by the controller itself, where they fit, on a cluster that has no scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gitops_ds import simulator
+from gitops_ds.apimachinery import pods
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.model.decision import Decision, HealthState
+from gitops_ds.model.events.base import Decided
+from gitops_ds.model.objects import POD
+from gitops_ds.simulator import virtual_time
+from tests.daemonset.world import rolling
+from tests.simulator import stand
+from tests.simulator.stand import Stand, daemonset
+
+
+def asking(cpu: str, port: int = 0, **spec: Any) -> dict[str, Any]:
+    body = daemonset(**spec)
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": cpu}}
+    if port:
+        container["ports"] = [{"containerPort": port, "hostPort": port}]
+    return body
+
+
+def other(name: str, node: str, cpu: str) -> dict[str, Any]:
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def last(there: Stand) -> Decision:
+    return [told.decision for told in there.records if isinstance(told, Decided)][-1]
+
+
+async def running(there: Stand) -> dict[str, str]:
+    found = (await there.people.list(POD)).items
+    return {pods.pod_of(body).node: body["spec"]["containers"][0]["image"] for body in found if body["metadata"]["name"] != "other"}
+
+
+def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
+    async def scene() -> None:
+        async with stand.stand(3) as there:
+            there.begin(direct=True)
+            await asyncio.sleep(10)
+            bodies = (await there.people.list(POD)).items
+            assert {body["spec"]["nodeName"] for body in bodies} == {"node-0", "node-1", "node-2"}
+            assert all("affinity" not in body["spec"] for body in bodies)
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert await there.pods() == stand.each(3, "agent:2")
+
+    stand.play(scene)
+
+
+def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
+    async def scene() -> None:
+        body = daemonset()
+        body["spec"]["template"]["spec"]["schedulerName"] = "mine"
+        async with stand.stand(1, body) as there:
+            there.begin(direct=True)
+            await asyncio.sleep(10)
+            (pod,) = (await there.people.list(POD)).items
+            assert "nodeName" not in pod["spec"]
+            assert pod["spec"]["affinity"]
+
+    stand.play(scene)
+
+
+def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_why_not_before() -> None:
+    async def scene() -> None:
+        nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
+        async with stand.stand(nodes, asking("500m")) as there:
+            await there.people.create(POD, other("other", "node-1", "600m"))
+            there.begin(direct=True)
+            await asyncio.sleep(10)
+            assert await running(there) == {"node-0": "agent:1"}
+            assert last(there).unplaced == {"node-1": "Insufficient cpu"}
+            await there.people.delete(POD, "default", "other")
+            await asyncio.sleep(10)
+            assert await running(there) == {"node-0": "agent:1", "node-1": "agent:1"}
+            assert not last(there).unplaced
+
+    stand.play(scene)
+
+
+def test_an_update_in_place_of_a_pod_with_a_host_port_waits_for_the_port_and_with_surge_says_that_it_never_comes() -> None:
+    async def scene() -> None:
+        async with stand.stand(2, asking("100m", port=9100)) as there:
+            there.begin(direct=True)
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert await there.pods() == stand.each(2, "agent:2")
+        async with stand.stand(2, asking("100m", port=9100, updateStrategy=rolling(0, 1))) as there:
+            there.begin(direct=True)
+            await asyncio.sleep(10)
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert await there.pods() == stand.each(2, "agent:1")
+            assert set(last(there).unplaced) == {"node-0", "node-1"}
+
+    stand.play(scene)
+
+
+def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
+    async def scene() -> None:
+        async with stand.stand(1, asking("500")) as there:
+            controller = there.begin(direct=True)
+            await controller.synced.wait()
+            found = Standings(controller, dict, virtual_time.clock())
+            there.hearers.append(found.hear)
+            watching = asyncio.create_task(found.run())
+            await asyncio.sleep(30)
+            await there.edit("agent:2")
+            await asyncio.sleep(30)
+            [agent] = found.agents()
+            watching.cancel()
+            assert agent.health.state is HealthState.DEGRADED
+            assert "Insufficient cpu" in agent.health.message
+
+    stand.play(scene)

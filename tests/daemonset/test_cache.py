@@ -1,0 +1,256 @@
+"""Which news wakes whom, and that the cache is never older than our own writes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.decision import CreatePod, Observation
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
+from tests.daemonset.world import (
+    OWNER,
+    START,
+    World,
+    daemonset,
+    node,
+)
+
+KEY = Key("apps", "DaemonSet", "logging", "agent")
+
+
+def filled(world: World, version: str = "100") -> Cache:
+    cache = Cache()
+    cache.replace(NODE, world.nodes, version)
+    cache.replace(DAEMONSET, [world.body], version)
+    cache.replace(CONTROLLER_REVISION, world.revisions.values(), version)
+    cache.replace(POD, world.pods.values(), version)
+    return cache
+
+
+def settled() -> World:
+    world = World(daemonset(), 2)
+    world.settle()
+    world.turn()
+    return world
+
+
+def observe(cache: Cache, now: float = START) -> Observation:
+    seen = cache.observe(KEY, now)
+    assert seen is not None
+    return seen
+
+
+def pod(**metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "p",
+            "namespace": "logging",
+            "uid": "p",
+            "labels": {"app": "agent"},
+            "ownerReferences": [OWNER],
+            **metadata,
+        },
+        "spec": {"nodeName": "node-0"},
+        "status": {"phase": "Running"},
+    }
+
+
+def revision(**metadata: Any) -> dict[str, Any]:
+    owned = {"name": "r", "namespace": "logging", "uid": "r", "labels": {"app": "agent"}, "ownerReferences": [OWNER]}
+    return {"metadata": {**owned, **metadata}, "revision": 7, "data": {"spec": {"template": {}}}}
+
+
+def test_the_cache_shows_what_the_world_holds() -> None:
+    world = settled()
+    seen = observe(filled(world), world.now)
+    expected = world.observe()
+    assert (seen.daemonset, seen.nodes, seen.pods, seen.revisions) == (
+        expected.daemonset,
+        expected.nodes,
+        expected.pods,
+        expected.revisions,
+    )
+
+
+def test_nothing_is_shown_before_all_four_lists() -> None:
+    cache = Cache()
+    for resource in (NODE, DAEMONSET, CONTROLLER_REVISION):
+        cache.replace(resource, [daemonset()] if resource == DAEMONSET else [], "1")
+        assert cache.observe(KEY, START) is None
+    cache.replace(POD, [], "1")
+    assert cache.observe(KEY, START) is not None
+
+
+ORPHAN: dict[str, Any] = {"ownerReferences": []}
+FOREIGN = {"ownerReferences": [{**OWNER, "uid": "other"}]}
+TAINT = [{"key": "a", "effect": "NoExecute"}]
+Apply = Callable[[Cache], set[Key]]
+
+
+def event(resource: Any, body: dict[str, Any], type: EventType = EventType.MODIFIED) -> Apply:
+    return lambda cache: cache.apply(resource, type, body, "200")
+
+
+NEWS: list[tuple[str, Apply, bool]] = [
+    ("an own pod", event(POD, pod()), True),
+    ("a pod of another owner", event(POD, pod(**FOREIGN)), False),
+    ("an orphan that the selector matches", event(POD, pod(**ORPHAN)), True),
+    ("an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"})), False),
+    ("an orphan of another namespace", event(POD, pod(**ORPHAN, namespace="other")), False),
+    ("the end of an own pod", event(POD, pod(), EventType.DELETED), True),
+    # Upstream's test DeletePodOrphan wakes nobody; here an orphan whose adoption is refused may hold its DaemonSet up.
+    ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), True),
+    ("the end of an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"}), EventType.DELETED), False),
+    ("the end of an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN), EventType.DELETED), True),
+    (
+        "the end of a foreign revision under a name of ours",
+        event(CONTROLLER_REVISION, revision(**FOREIGN, name="agent-5f"), EventType.DELETED),
+        True,
+    ),
+    ("the end of a foreign revision", event(CONTROLLER_REVISION, revision(**FOREIGN, name="b-5f"), EventType.DELETED), False),
+    ("an own revision, new", event(CONTROLLER_REVISION, revision()), False),
+    ("an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN)), True),
+    ("the end of an own revision", event(CONTROLLER_REVISION, revision(), EventType.DELETED), True),
+    (
+        "a heartbeat of a node",
+        event(NODE, {**node("node-0"), "status": {"conditions": [{"type": "Ready", "status": "True"}, {}]}}),
+        False,
+    ),
+    ("a label that plays no part", event(NODE, node("node-0", {"a": "b"})), False),
+    ("a taint that evicts", event(NODE, node("node-0", taints=TAINT)), True),
+    ("a new node", event(NODE, node("node-9"), EventType.ADDED), True),
+    ("the end of a node", event(NODE, node("node-0"), EventType.DELETED), True),
+    ("the DaemonSet itself", event(DAEMONSET, daemonset("agent:9")), True),
+    ("a bookmark", event(POD, {}, EventType.BOOKMARK), False),
+    ("a new list of pods", lambda cache: cache.replace(POD, [], "200"), True),
+]
+
+
+@pytest.mark.parametrize(("news", "wakes"), [row[1:] for row in NEWS], ids=[row[0] for row in NEWS])
+def test_news_wakes_those_that_it_matters_to(news: Apply, wakes: bool) -> None:
+    assert (KEY in news(filled(settled()))) == wakes
+
+
+def test_a_second_event_of_a_pod_wakes_only_when_something_changed_that_is_kept() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(resourceVersion="200"), "200")
+    assert cache.apply(POD, EventType.MODIFIED, pod(resourceVersion="201", annotations={"a": "b"}), "201") == set()
+    assert cache.apply(POD, EventType.MODIFIED, pod(resourceVersion="202", deletionTimestamp="2027-01-01T00:00:00Z"), "202") == {
+        KEY
+    }
+
+
+def test_a_known_revision_that_changes_wakes_its_owner() -> None:
+    cache = filled(settled())
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, revision(), "200")
+    assert cache.apply(CONTROLLER_REVISION, EventType.MODIFIED, revision(), "201") == {KEY}
+
+
+def test_a_created_pod_is_seen_before_its_watch_shows_it() -> None:
+    world = World(daemonset(), 1)
+    cache = filled(world)
+    decision = decide.decide(observe(cache))
+    (create,) = (a for a in decision.actions if isinstance(a, CreatePod))
+    body = copy.deepcopy(dict(create.body))
+    body["metadata"] |= {"uid": "new", "resourceVersion": "150"}
+    cache.wrote(POD, body, START)
+    assert [p.uid for p in observe(cache).pods] == ["new"]
+    assert not any(isinstance(a, CreatePod) for a in decide.decide(observe(cache)).actions)
+
+
+def test_a_deleted_pod_ends_at_once_and_its_event_still_wakes() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(resourceVersion="200"), "200")
+    ending = pod(resourceVersion="210", deletionTimestamp="2027-01-01T00:00:00Z")
+    cache.wrote(POD, ending, START)
+    assert {p.uid: p.terminating for p in observe(cache).pods}["p"]
+    assert cache.apply(POD, EventType.MODIFIED, ending, "210") == {KEY}
+    assert cache.apply(POD, EventType.DELETED, ending, "211") == {KEY}
+    seen = observe(cache)
+    assert "p" not in {p.uid for p in seen.pods}
+    assert seen.vanished["node-0"] == "p"
+
+
+def test_a_reply_that_comes_after_its_watch_raises_no_ghost() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.DELETED, pod(resourceVersion="211"), "211")
+    cache.wrote(POD, pod(resourceVersion="205"), START)
+    assert "p" not in {p.uid for p in observe(cache).pods}
+
+
+@pytest.mark.parametrize("passed", ["a bookmark", "a new list", "five minutes", "a clock put back"])
+def test_a_reply_lapses(passed: str) -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    assert "p" in {p.uid for p in observe(cache).pods}
+    now = START
+    if passed == "a bookmark":
+        cache.apply(POD, EventType.BOOKMARK, {}, "500")
+    elif passed == "a new list":
+        cache.replace(POD, [], "501")
+    else:
+        now += 300 if passed == "five minutes" else -1
+    assert "p" not in {p.uid for p in observe(cache, now).pods}
+
+
+def the_answer_comes(cache: Cache, how: str, version: str) -> set[Key]:
+    return cache.answered(POD, version) if how == "the watch goes on" else cache.replace(POD, [], version)
+
+
+@pytest.mark.parametrize("how", ["the watch goes on", "a new list"])
+def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_tells_its_version(how: str) -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    cache.asks(POD)
+    cache.wrote(POD, pod(uid="meanwhile", resourceVersion="460"), START)
+    assert the_answer_comes(cache, how, "450") == {KEY}
+    uids = {p.uid for p in observe(cache).pods}
+    assert "p" not in uids
+    assert "meanwhile" in uids
+
+
+def test_a_reply_of_the_same_world_stays_when_its_watch_goes_on() -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    cache.asks(POD)
+    assert the_answer_comes(cache, "the watch goes on", "500") == set()
+    assert "p" in {p.uid for p in observe(cache).pods}
+
+
+def test_the_version_goes_down_with_a_new_list_of_an_older_world() -> None:
+    cache = filled(settled(), version="1000")
+    cache.wrote(POD, pod(resourceVersion="50"), START)
+    assert "p" not in {p.uid for p in observe(cache).pods}
+    cache.replace(POD, [], "40")
+    cache.wrote(POD, pod(resourceVersion="50"), START)
+    assert "p" in {p.uid for p in observe(cache).pods}
+
+
+def test_the_own_status_wakes_nobody_and_is_known_before_its_event() -> None:
+    world = settled()
+    cache = filled(world)
+    written = copy.deepcopy(world.body)
+    written["metadata"]["resourceVersion"] = "300"
+    written["status"]["numberReady"] = 77
+    cache.wrote(DAEMONSET, written, START)
+    counts = observe(cache).daemonset.counts
+    assert counts is not None
+    assert counts.ready == 77
+    assert cache.apply(DAEMONSET, EventType.MODIFIED, written, "300") == set()
+
+
+def test_a_daemonset_of_the_same_name_starts_clean() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(), "200")
+    cache.apply(POD, EventType.DELETED, pod(), "201")
+    assert observe(cache).vanished
+    again = daemonset()
+    again["metadata"]["uid"] = "another"
+    assert cache.apply(DAEMONSET, EventType.MODIFIED, again, "202") == {KEY}
+    assert (observe(cache).vanished, observe(cache).pods) == ({}, ())

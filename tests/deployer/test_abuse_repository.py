@@ -1,0 +1,151 @@
+"""What a repository may try against the cluster and the service: each attempt is refused and told, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.model import deployment, names
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import printers
+from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.prune import Guards
+from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.telemetry import log_lines
+from gitops_ds.telemetry.kube_events import About, Reporter
+from tests.deployer.test_loop import History, Scene
+from tests.deployer.test_template_source import agent
+
+HUSH = "hush-hush-4711"
+SECRET_IN_GIT = f"""\
+apiVersion: v1
+kind: Secret
+metadata: {{name: login, namespace: default}}
+data: {{password: {base64.b64encode(HUSH.encode()).decode()}}}
+stringData: {{user: {HUSH}}}
+"""
+ASKED = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
+STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
+
+
+def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
+    """A service that follows a repository which says this beside an honest agent."""
+
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes([NodeSpec("node-1")])
+            history, heard, client = History(), list[Record](), cluster.client()
+            source = revision_selector.Source(
+                history.tip,
+                history.snapshot,
+                history.movement,
+                revision_selector.at_once(partial(prepare.prepare, namespace="default")),
+            )
+            timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
+            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), ASKED, heard.append, timing)
+            history.push(agent("honest", namespace="default"))
+            running = asyncio.create_task(loop.run())
+            scene = Scene(cluster, client, history, loop, heard)
+            await scene.settle()
+            history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
+            await scene.settle()
+            await script(scene)
+            found = await cluster.get(DAEMONSET, "default", "honest")
+            assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "honest:2"
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def withheld(scene: Scene) -> list[tuple[str, str]]:
+    told = (record.refusal for record in scene.heard if isinstance(record, deployment.Withheld))
+    return [(refusal.guard, str(refusal.key)) for refusal in told]
+
+
+def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None:
+    encoded = base64.b64encode(HUSH.encode()).decode()
+
+    async def script(scene: Scene) -> None:
+        held = await scene.cluster.get(SECRET, "default", "login")
+        assert held["data"]["password"] == encoded
+        changed = SECRET_IN_GIT.replace(encoded, base64.b64encode(b"hush-hush-4712").decode())
+        scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{changed}")
+        await scene.settle()
+        reporter = Reporter(STATE)
+        told: list[object] = [event for record in scene.heard for event in reporter.told(record)]
+        for record in scene.heard:
+            told += [log_lines.line(record), log_lines.as_json(record)]
+            if isinstance(record, deployment.Planned):
+                told += [printers.as_text(record.plan), printers.as_markdown(record.plan), printers.as_json(record.plan)]
+        shown = "\n".join(map(str, told))
+        assert "Secret default/login" in shown
+        assert "hush-hush" not in shown
+        assert encoded[:8] not in shown
+        found = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
+        about = [finding for finding in found if finding.object is not None and finding.object.kind == "Secret"]
+        assert about
+        assert "hush-hush" not in "".join(finding.message for finding in about)
+
+    play(script, SECRET_IN_GIT)
+
+
+@pytest.mark.parametrize(
+    ("head", "rest", "key"),
+    [
+        ("v1/Namespace", "metadata: {name: gitops-ds}", "Namespace gitops-ds"),
+        ("v1/ConfigMap", "metadata: {name: gitops-ds-test, namespace: gitops-ds}", "ConfigMap gitops-ds/gitops-ds-test"),
+        ("v1/ConfigMap", "metadata: {name: settings, namespace: gitops-ds}", "ConfigMap gitops-ds/settings"),
+        ("coordination.k8s.io/v1/Lease", "metadata: {name: gitops-ds, namespace: gitops-ds}", "Lease gitops-ds/gitops-ds"),
+        (
+            "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+            "metadata: {name: gitops-ds-pace}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all}",
+            "ClusterRoleBinding gitops-ds-pace",
+        ),
+    ],
+)
+def test_what_the_service_lives_from_is_out_of_reach(head: str, rest: str, key: str) -> None:
+    version, _, kind = head.rpartition("/")
+
+    async def script(scene: Scene) -> None:
+        assert withheld(scene) == [("not-allowed", key)]
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert key not in {str(one) for one in known.inventory}
+        assert known.last_good != known.last_attempted  # told as out of sync
+
+    play(script, f"apiVersion: {version}\nkind: {kind}\n{rest}\n")
+
+
+def test_a_reader_of_the_services_credentials_is_not_started_in_its_namespace() -> None:
+    async def script(scene: Scene) -> None:
+        assert withheld(scene) == [("not-allowed", "DaemonSet gitops-ds/reader")]
+
+    play(script, agent("reader", namespace="gitops-ds"))
+
+
+def test_a_forged_owner_is_written_over_and_objects_of_others_stay_theirs() -> None:
+    async def script(scene: Scene) -> None:
+        forged = await scene.cluster.get(CONFIG_MAP, "default", "forged")
+        assert forged["metadata"]["labels"][names.OWNER_LABEL] == "test"
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "theirs"}}
+        labels = {names.OWNER_LABEL: "another"}
+        await scene.cluster.create(CONFIG_MAP, {**theirs, "metadata": {"name": "theirs", "namespace": "default", "labels": labels}})
+        mine = f"{theirs | {'data': {'a': 'mine'}, 'metadata': {'name': 'theirs', 'namespace': 'default', 'labels': labels}}}"
+        scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{mine}")
+        await scene.settle()
+        assert ("owned-by-other", "ConfigMap default/theirs") in withheld(scene)
+        assert (await scene.cluster.get(CONFIG_MAP, "default", "theirs"))["data"] == {"a": "theirs"}
+
+    labels = f"{{{names.OWNER_LABEL}: kube-system}}"
+    play(script, f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: forged, namespace: default, labels: {labels}}}\n")

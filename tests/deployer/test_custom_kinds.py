@@ -1,0 +1,50 @@
+"""Objects of kinds that only the cluster knows get the default namespace where they need one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.deployer import reconcile
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.simulator import virtual_time
+
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: probes.example.com}}
+spec:
+  group: example.com
+  scope: {scope}
+  names: {{kind: Probe, plural: probes, singular: probe}}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {{openAPIV3Schema: {{type: object, properties: {{spec: {{type: object}}}}}}}}
+"""
+PROBE = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one}\nspec: {every: 5s}\n"
+
+
+@pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "default"), ("Cluster", "")])
+def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str) -> None:
+    info = CommitInfo(CommitId("a" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "one")
+    files = {PurePosixPath("a.yaml"): DEFINITION.format(scope=scope).encode(), PurePosixPath("b.yaml"): PROBE.encode()}
+    bundle = prepare.prepare(Snapshot(info, files), namespace="default").bundle
+
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            place = reconcile.Place(cluster.client(), "gitops-ds", "test", "memory")
+            for writes in (2, 0):
+                draft = await reconcile.draft(place, bundle, info, reconcile.Asked())
+                assert [change.key.namespace for change in draft.plan.changes if change.key.kind == "Probe"] == [namespace]
+                ended, _ = await reconcile.carry_out(place, draft, reconcile.Asked(), lambda _: None, cluster.server.now)
+                assert [refusal.message for refusal in ended.refusals] == []
+                assert ended.writes == writes
+
+    virtual_time.run(main())

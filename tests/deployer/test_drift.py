@@ -1,0 +1,196 @@
+"""Drift as the loop of the service sees it: by its watches, at an interval, and when a hold ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.model import deployment, names
+from gitops_ds.model.change import Drift
+from gitops_ds.model.cluster import EventType, PatchType
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.pipeline import prepare
+from tests.deployer.test_loop import AGENT, Scene, play
+
+IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}}}}
+
+
+async def begun(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag=1))
+    await scene.settle()
+    assert await scene.image() == "1"
+
+
+async def changed(scene: Scene) -> None:
+    await scene.cluster.client("kubectl-set").patch(DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC)
+
+
+def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        await changed(scene)
+        await asyncio.sleep(2)  # nobody asked for a pass
+        assert await scene.image() == "1"
+        assert [type(one) for one in scene.told(deployment.DriftFact)] == [deployment.DriftDetected, deployment.DriftCorrected]
+
+    play(script)
+
+
+@pytest.mark.parametrize("which", [DAEMONSET, CONFIG_MAP])
+def test_our_label_is_put_back_when_somebody_takes_it(which: Resource) -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        nothing = {"metadata": {"labels": {names.OWNER_LABEL: None}}}
+        await scene.cluster.client("kubectl-label").patch(which, "default", "agent", nothing, type=PatchType.MERGE)
+        await asyncio.sleep(2)
+        assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][names.OWNER_LABEL] == "test"
+
+    play(script)
+
+
+def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        await changed(scene)
+        for _ in range(58):
+            await scene.settle()
+        assert await scene.image() == "9"
+        for _ in range(4):
+            await scene.settle()
+        assert await scene.image() == "1"
+        facts = [type(one).__name__ for one in scene.told(deployment.DriftFact)]
+        assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
+
+    play(script, Asked(patience=0.0, drift=Drift.HOLD, hold_for=3600.0))
+
+
+def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        await scene.settle()
+        before = len(scene.told(deployment.PassEnded))
+        for _ in range(7):
+            await scene.settle()
+        assert len(scene.told(deployment.PassEnded)) == before
+        for _ in range(12):
+            await scene.settle()
+        assert before + 1 <= len(scene.told(deployment.PassEnded)) <= before + 2
+        scene.client.count.reset()
+        for _ in range(12):
+            await scene.settle()
+        heartbeats = scene.client.count.by["apply", "configmaps"]
+        assert scene.client.count.writes == heartbeats <= 2
+
+    play(script)
+
+
+def _image(body: Body) -> str:
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def operator(scene: Scene, *, deletes: bool = False) -> None:
+    """Another controller, which puts its image back (or deletes the object) as soon as its watch shows another."""
+    client = scene.cluster.client("their-operator")
+    while True:  # a watch ends after some minutes
+        async for event in client.watch(DAEMONSET, ""):
+            if event.type not in (EventType.ADDED, EventType.MODIFIED) or _image(event.object).endswith(":9"):
+                continue
+            with contextlib.suppress(errors.NotFound):
+                if deletes:
+                    await client.delete(DAEMONSET, "default", "agent")
+                else:
+                    await client.patch(DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_other_writer_is_named(deletes: bool) -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        other = asyncio.create_task(operator(scene, deletes=deletes))
+        counts = []
+        for _ in range(60):
+            scene.client.count.reset()
+            await scene.settle()
+            counts.append(scene.client.count.total - scene.client.count.of("watch"))
+        corrections = scene.told(deployment.DriftCorrected)
+        assert max(counts[1:]) <= 20
+        assert 5 <= len(corrections) <= 20
+        told = scene.told(deployment.DriftContested)
+        assert 1 <= len(told) <= len(corrections)
+        if not deletes:
+            assert any("their-operator" in one.words for one in told if isinstance(one, deployment.DriftContested))
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        await asyncio.sleep(700)
+        assert await scene.image() == "1", "the last word is Git's, at the interval"
+        await changed(scene)
+        await asyncio.sleep(700)
+        await changed(scene)
+        await asyncio.sleep(2)
+        assert await scene.image() == "1", "what is rare is corrected at once again"
+
+    play(script)
+
+
+def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_correction_waits() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        other = asyncio.create_task(operator(scene))
+        await asyncio.sleep(1200)
+        scene.client.count.reset()
+        for number in range(120):
+            note = {"metadata": {"annotations": {"their/heartbeat": str(number)}}}
+            await scene.cluster.client("their-operator").patch(DAEMONSET, "default", "agent", note, type=PatchType.MERGE)
+            await asyncio.sleep(1)
+        assert scene.client.count.total - scene.client.count.of("watch") <= 20
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+
+    play(script)
+
+
+def test_a_new_commit_is_applied_to_a_contested_object_at_once() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        other = asyncio.create_task(operator(scene))
+        await asyncio.sleep(1200)
+        scene.history.push(AGENT.format(tag=9))
+        scene.loop.ask()
+        await asyncio.sleep(5)
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert known.last_good == scene.history.id(scene.history.at)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+
+    play(script)
+
+
+def test_another_address_of_the_repository_is_no_drift() -> None:
+    async def script(scene: Scene) -> None:
+        await begun(scene)
+        await scene.settle()
+        scene.loop.stop()
+        heard: list[Record] = []
+        place = Place(scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git")
+        source = revision_selector.Source(
+            scene.history.tip, scene.history.snapshot, scene.history.movement, revision_selector.at_once(prepare.prepare)
+        )
+        timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
+        loop = deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+        running = asyncio.create_task(loop.run())
+        await asyncio.sleep(30)
+        loop.stop()
+        await running
+        live = await scene.cluster.get(DAEMONSET, "default", "agent")
+        assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
+        assert [told for told in heard if isinstance(told, deployment.DriftFact)] == []
+
+    play(script)

@@ -1,0 +1,377 @@
+"""Git and the cluster are looked at apart: one that is away or slow holds up nothing of the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import replace
+
+import pytest
+
+from gitops_ds import errors, simulator
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.git.object_reader import Movement
+from gitops_ds.model import deployment
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
+from gitops_ds.model.signatures import Unverified, VerificationFailed, Verified
+from gitops_ds.model.source_status import Condition
+from gitops_ds.pipeline import prepare
+from gitops_ds.simulator import NodeSpec, virtual_time
+from tests.deployer.test_drift import changed
+from tests.deployer.test_loop import AGENT, History, Scene, play
+from tests.deployer.test_requests import annotate
+
+
+def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.unreachable = True
+        await scene.settle()
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        await scene.cluster.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        assert len(scene.told(deployment.PassFailed)) == 1, "told once"
+        scene.history.unreachable = False
+        scene.history.push(AGENT.format(tag="2"))
+        await asyncio.sleep(600)
+        assert await scene.image() == "2", "it is looked for without a wish from outside"
+
+    play(script)
+
+
+def test_a_git_server_that_hangs_holds_up_no_correction() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        answer = scene.history.answers = asyncio.Event()
+        scene.loop.ask()
+        await asyncio.sleep(1)
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        scene.history.push(AGENT.format(tag="2"))
+        answer.set()
+        await asyncio.sleep(5)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_files_that_git_does_not_give_leave_the_commit_before_in_force() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.files_away = True
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        scene.history.files_away = False
+        await asyncio.sleep(400)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_changes_in_the_cluster_do_not_ask_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        looks = scene.history.looks
+        for number in range(100):
+            patch = {"spec": {"taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]}}
+            await scene.cluster.client("autoscaler").patch(NODE, "", "node-0", patch, type=PatchType.MERGE)
+            await asyncio.sleep(0.6)
+        await changed(scene)
+        await asyncio.sleep(5)
+        assert await scene.image() == "1"
+        assert scene.history.looks == looks
+
+    play(script)
+
+
+def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        scene.history.at = 0
+        await scene.settle()
+        assert any("went back" in told.message for told in scene.heard if isinstance(told, deployment.PassFailed))
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "2"
+        scene.history.push(AGENT.format(tag="3"))
+        await scene.settle()
+        assert await scene.image() == "3"
+
+    play(script)
+
+
+class Signed:
+    """A source whose commits are signed but for some."""
+
+    def __init__(self) -> None:
+        self.history, self.unsigned, self.movement = History(), set[str](), Movement.FORWARD
+
+    async def verify(self, tip: CommitId, _: CommitId | None) -> Verified | Unverified:
+        return Unverified(tip, f"{tip} is not signed") if tip in self.unsigned else Verified("dev@example.com", "key")
+
+    async def verify_kept(self, commit: CommitId) -> Verified | Unverified:
+        return await self.verify(commit, None)
+
+    async def moved(self, last: CommitId, tip: CommitId) -> Movement:
+        return self.movement if last != tip else Movement.FORWARD
+
+
+async def loop_of(signed: Signed, cluster: simulator.Cluster, heard: list[Record], *, follows: bool) -> deployer_loop.Loop:
+    history = signed.history
+    source = revision_selector.Source(
+        history.tip,
+        history.snapshot,
+        signed.moved,
+        revision_selector.at_once(prepare.prepare),
+        signed.verify,
+        signed.verify_kept,
+        follows_rewrites=follows,
+    )
+    place, timing = (
+        Place(cluster.client(), "gitops-ds", "test", "memory"),
+        deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random),
+    )
+    return deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes([NodeSpec("node-0")])
+            signed, heard = Signed(), list[Record]()
+            signed.history.push(AGENT.format(tag="1"))
+            loop = await loop_of(signed, cluster, heard, follows=follows)
+            running = asyncio.create_task(loop.run())
+            scene = Scene(cluster, cluster.client(), signed.history, loop, heard)
+            await scene.settle()
+            signed.movement = Movement.REWRITTEN
+            signed.history.push(AGENT.format(tag="2"))
+            await scene.settle()
+            assert await scene.image() == ("2" if follows else "1")
+            failed = [told for told in heard if isinstance(told, deployment.PassFailed)]
+            assert len(failed) == (0 if follows else 1)
+            await changed(scene)
+            await asyncio.sleep(10)
+            assert await scene.image() == ("2" if follows else "1"), "what was applied is kept up"
+            signed.movement = Movement.FORWARD  # as after `gitops-ds apply --revision`
+            await scene.settle()
+            assert await scene.image() == "2"
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes([NodeSpec("node-0")])
+            signed, heard = Signed(), list[Record]()
+            first = signed.history.push(AGENT.format(tag="1"))
+            loop = await loop_of(signed, cluster, heard, follows=True)
+            running = asyncio.create_task(loop.run())
+            scene = Scene(cluster, cluster.client(), signed.history, loop, heard)
+            await scene.settle()
+            signed.unsigned |= {first, signed.history.push(AGENT.format(tag="2"))}
+            await scene.settle()
+            await changed(scene)
+            await scene.settle()
+            assert await scene.image() == "9", "nothing that is not signed is applied, not even again"
+            assert any(isinstance(told, VerificationFailed) and told.commit == first for told in heard)
+            signed.unsigned.clear()
+            await scene.settle()
+            assert await scene.image() == "2"
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def begun_anew(scene: Scene, signed: Signed | None = None) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
+    """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
+    history = scene.history
+    source = revision_selector.Source(history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare))
+    if signed is not None:
+        source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
+    timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
+    loop = deployer_loop.Loop(
+        source, Place(scene.client, "gitops-ds", "test", "memory"), Asked(patience=0.0), scene.heard.append, timing
+    )
+    return loop, asyncio.create_task(loop.run())
+
+
+async def ended(scene: Scene) -> None:
+    """The first loop stops, and Git goes away."""
+    scene.loop.stop()
+    await asyncio.sleep(1)
+    scene.history.unreachable = True
+
+
+async def healed(scene: Scene) -> bool:
+    """Whether an agent that is deleted now is there ten seconds later, at the version of the last good commit."""
+    await scene.cluster.delete(DAEMONSET, "default", "agent")
+    await asyncio.sleep(10)
+    try:
+        return await scene.image() == "1"
+    except errors.NotFound:
+        return False
+
+
+def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_applied() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert await healed(scene)
+        await changed(scene)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert len(scene.told(deployment.PassFailed)) == 1, "told once"
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
+        scene.history.push(AGENT.format(tag="2"))
+        loop.ask()
+        await asyncio.sleep(5)
+        assert await scene.image() == "2"
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+        await scene.settle()
+        await ended(scene)
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert await healed(scene)
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.REJECTED
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        later = scene.history.push(AGENT.format(tag="2"))
+        await state_store.save(scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later))
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert loop.status is not None
+        assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
+        scene.history.at, scene.history.unreachable = 0, False
+        loop.ask()
+        await asyncio.sleep(5)
+        assert loop.status.condition is Condition.REWOUND
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_what_is_on_hold_or_suspended_stays_so_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        good, place = scene.history.id(0), (scene.cluster, "gitops-ds", "test")
+        await ended(scene)
+        for name, value in (("suspend", "true"), ("hold", good)):
+            await annotate(scene, **{name: value})
+            loop, running = begun_anew(scene)
+            await asyncio.sleep(10)
+            assert not await healed(scene), name
+            await annotate(scene, **{name: None})
+            await asyncio.sleep(30)
+            assert await scene.image() == "1", f"as soon as {name} is withdrawn"
+            loop.stop()
+            await running
+        assert (await state_store.load(*place)).last_good == good
+
+    play(script)
+
+
+def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        signed = Signed()
+        signed.unsigned.add(scene.history.id(0))
+        loop, running = begun_anew(scene, signed)
+        await asyncio.sleep(10)
+        assert not await healed(scene)
+        assert any(isinstance(told, VerificationFailed) for told in scene.heard)
+        signed.unsigned.clear()
+        await asyncio.sleep(600)
+        assert await scene.image() == "1"
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_is_corrected() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        scene.history.files_away = True
+        loop, running = begun_anew(scene)
+        await asyncio.sleep(10)
+        assert not await healed(scene)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy" in loop.status.message
+        assert "nothing is corrected" in loop.status.message
+        loop.stop()
+        await running
+
+    play(script)
+
+
+def test_the_end_of_a_loop_leaves_no_task_behind() -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            history = History()
+            history.push(AGENT.format(tag="1"))
+            before = asyncio.all_tasks()
+            place = Place(cluster.client(), "gitops-ds", "test", "memory")
+            timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
+            source = revision_selector.Source(
+                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+            )
+            for history.answers in (None, asyncio.Event()):
+                loop = deployer_loop.Loop(source, place, Asked(patience=0.0), lambda _: None, timing)
+                running = asyncio.create_task(loop.run())
+                await asyncio.sleep(30)
+                running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+                assert asyncio.all_tasks() == before, "cancelled and over, not only cancelled"
+
+    virtual_time.run(main())

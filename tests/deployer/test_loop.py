@@ -1,0 +1,516 @@
+"""The deployer's loop on the simulated cluster, hours in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+import pytest
+
+from gitops_ds import errors, simulator
+from gitops_ds.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.deployer import (
+    loop as deployer_loop,
+)
+from gitops_ds.deployer import (
+    requests,
+    revision_selector,
+    source_status_store,
+    state_store,
+    watch_cache,
+)
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.git.object_reader import Movement
+from gitops_ds.model import deployment
+from gitops_ds.model.change import Drift
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.control_requests import PassedOn, Push
+from gitops_ds.model.events import base
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan.prune import Guards
+from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.simulator.faults import Request, failure
+from gitops_ds.yaml import parser
+from tests.deployer.test_custom_kinds import DEFINITION as PROBES
+from tests.deployer.test_custom_kinds import PROBE as ONE_PROBE
+
+AGENT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, namespace: default}}
+spec:
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+    metadata: {{labels: {{app: agent}}}}
+    spec:
+      containers: [{{name: agent, image: "example.com/agent:{tag}"}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: agent, namespace: default}}
+data: {{level: info}}
+"""
+
+
+@dataclass
+class History:
+    """A repository in memory: commits in a row, the tip anywhere among them."""
+
+    commits: list[str] = field(default_factory=list)
+    at: int = -1
+    unreachable: bool = False
+    files_away: bool = False
+    answers: asyncio.Event | None = None  # the server hangs until it is set
+    looks: int = 0
+    meanwhile: Callable[[], None] = lambda: None
+
+    def push(self, text: str) -> CommitId:
+        self.commits.append(text)
+        self.at = len(self.commits) - 1
+        return self.id(self.at)
+
+    def id(self, index: int) -> CommitId:
+        return CommitId(f"{index + 1:040x}")
+
+    async def tip(self) -> CommitId:
+        self.looks += 1
+        self.meanwhile()
+        if self.answers is not None:
+            await self.answers.wait()
+        if self.unreachable:
+            raise errors.SourceUnreachable("the server gave no answer")
+        return self.id(self.at)
+
+    async def snapshot(self, commit: CommitId) -> Snapshot:
+        index = int(commit, 16) - 1
+        if self.files_away and index == self.at:
+            raise errors.SourceUnreachable("the server gave no files")
+        info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", f"commit {index + 1}")
+        return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
+
+    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+        return Movement.REWOUND if int(tip, 16) < int(last, 16) else Movement.FORWARD
+
+
+@dataclass
+class Scene:
+    cluster: simulator.Cluster
+    client: simulator.Client
+    history: History
+    loop: deployer_loop.Loop
+    heard: list[Record]
+
+    def told(self, kind: type[Record]) -> list[Record]:
+        return [record for record in self.heard if isinstance(record, kind)]
+
+    async def settle(self) -> None:
+        """A minute in which the schedule asks every five seconds."""
+        for _ in range(12):
+            self.loop.ask()
+            await asyncio.sleep(5)
+
+    async def image(self) -> str:
+        body = await self.cluster.get(DAEMONSET, "default", "agent")
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
+
+
+def loop_on(
+    cluster: simulator.Cluster, client: simulator.Client, history: History, heard: list[Record], asked: Asked
+) -> deployer_loop.Loop:
+    place = Place(client, "gitops-ds", "test", "memory")
+    source = revision_selector.Source(history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare))
+    return deployer_loop.Loop(
+        source, place, asked, heard.append, deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
+    )
+
+
+def play(script: Callable[[Scene], Awaitable[None]], asked: Asked = Asked(patience=0.0)) -> None:  # noqa: B008
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
+            history, heard, client = History(), [], cluster.client()
+            history.push(AGENT.format(tag="1"))
+            loop = loop_on(cluster, client, history, heard, asked)
+            running = asyncio.create_task(loop.run())
+            await script(Scene(cluster, client, history, loop, heard))
+            loop.stop()
+            await running
+
+    virtual_time.run(main())
+
+
+def test_an_unchanged_commit_on_an_unchanged_cluster_costs_no_request() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        before = scene.client.count.total - scene.client.count.of("watch")
+        looks = scene.history.looks
+        for _ in range(50):
+            scene.loop.ask()
+            await asyncio.sleep(1)
+        assert scene.history.looks == looks + 50
+        assert scene.client.count.total - scene.client.count.of("watch") == before
+
+    play(script)
+
+
+def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        commit = scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert known.last_good == known.last_attempted == commit
+        assert commit in next(iter(known.revisions.values())).values()
+
+    play(script)
+
+
+def test_a_wish_during_a_pass_is_not_lost() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+        scene.loop.ask()
+        await asyncio.sleep(0)
+        assert not scene.loop.idle
+        scene.history.push(AGENT.format(tag="3"))
+        scene.loop.ask()
+        await asyncio.sleep(10)
+        assert await scene.image() == "3"
+
+    play(script)
+
+
+def test_a_replica_whose_turn_comes_in_the_middle_of_a_look_applies_what_it_sees() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.loop.rest()
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+
+        def our_turn() -> None:
+            scene.history.meanwhile = lambda: None
+            scene.loop.act()
+
+        scene.history.meanwhile = our_turn
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_up() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+        await scene.settle()
+        rejected = scene.told(deployment.CommitRejected)
+        assert [record.commit for record in rejected] == [bad]  # type: ignore[attr-defined]
+        assert rejected[0].findings[0].place is not None  # type: ignore[attr-defined]
+        assert await scene.image() == "1"
+        await edit(scene, "9")
+        await scene.settle()
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+async def edit(scene: Scene, tag: str) -> None:
+    """What `kubectl set image` does."""
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": f"example.com/agent:{tag}"}]}}}}
+    person = scene.cluster.client("kubectl-set")
+    await person.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+
+@pytest.mark.parametrize(("drift", "image"), [(Drift.CORRECT, "1"), (Drift.REPORT, "9"), (Drift.HOLD, "9")])
+def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(drift: Drift, image: str) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await edit(scene, "9")
+        await asyncio.sleep(3)  # nobody asks: the watch does
+        assert await scene.image() == image
+
+    play(script, Asked(drift=drift, patience=0.0))
+
+
+def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        scene.history.at = 0
+        await scene.settle()
+        assert await scene.image() == "2"
+        failed = scene.told(deployment.PassFailed)
+        assert len(failed) == 1
+        assert "older commit" in failed[0].message  # type: ignore[attr-defined]
+
+    play(script)
+
+
+def test_a_deleted_object_comes_back_without_a_commit() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await scene.cluster.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(5)
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_api_server_that_fails_is_asked_again_without_a_flood(status: int) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+        scene.client.faults = lambda _request: failure(status)
+        before = scene.client.count.total
+        for _ in range(60):
+            scene.loop.ask()
+            await asyncio.sleep(5)
+        assert scene.client.count.total - before < 60 * 6
+        scene.client.faults = lambda _request: None
+        await asyncio.sleep(400)
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_any_longer() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = lambda _request: failure(503)
+        scene.history.push(AGENT.format(tag="2"))
+        scene.loop.ask()
+        await asyncio.sleep(300)
+        scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
+        await asyncio.sleep(25)
+        scene.client.faults = lambda _request: None
+        await asyncio.sleep(30)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+IN_A_NEW_NAMESPACE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
+OF_A_NEW_KIND = ONE_PROBE.replace("name: one", "name: one, namespace: default")
+NEW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
+PROBE = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
+DEFINITIONS = RESOURCES["apiextensions.k8s.io", "CustomResourceDefinition"]
+DEFINITION = parser.read("probes.yaml", PROBES.format(scope="Namespaced").encode()).documents[0].value
+
+
+@pytest.mark.parametrize("every", [1.0, 30.0])
+@pytest.mark.parametrize(
+    ("text", "times", "resource", "missing", "wanted"),
+    [
+        (IN_A_NEW_NAMESPACE, 2, NAMESPACE, NEW, (DAEMONSET, "new", "agent")),
+        (OF_A_NEW_KIND, 1, DEFINITIONS, DEFINITION, (PROBE, "default", "one")),
+    ],
+    ids=("namespace", "kind"),
+)
+def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(
+    text: str, times: int, resource: Resource, missing: Body, wanted: tuple[Resource, str, str], every: float
+) -> None:
+    async def minutes(scene: Scene, count: int) -> None:
+        for _ in range(int(count * 60 / every)):
+            scene.loop.ask()
+            await asyncio.sleep(every)
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2") + "---\n" + text)
+        await minutes(scene, 2)
+        assert await scene.image() == "2"
+        before = scene.client.count.total - scene.client.count.of("watch")
+        await minutes(scene, 60)
+        heartbeats = 3600 / source_status_store.HEARTBEAT
+        assert scene.client.count.total - scene.client.count.of("watch") - before < 60 / 5 * 5 + heartbeats
+        assert len(scene.told(deployment.NotApplied) + scene.told(deployment.Withheld)) == times
+        await scene.cluster.create(resource, missing)
+        await minutes(scene, 6)
+        assert await scene.cluster.get(*wanted)
+
+    play(script)
+
+
+def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> None:
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
+
+    def refused(request: Request) -> errors.ClusterError | None:
+        return failure(403, "secrets is forbidden") if request.resource == SECRET else None
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = refused
+        scene.history.push(AGENT.format(tag="2") + secret)
+        await scene.settle()
+        assert [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)] == [
+            "secrets is forbidden; without that right, take secrets out of the repository"
+        ]
+        assert await scene.image() == "1"
+        scene.history.push(AGENT.format(tag="3"))
+        await scene.settle()
+        assert await scene.image() == "3"
+        asked = scene.client.count.of("list")
+        await scene.settle()
+        assert scene.client.count.of("list") == asked
+        scene.history.push(AGENT.format(tag="4") + secret)
+        await scene.settle()
+        assert await scene.image() == "3"
+        scene.client.faults = lambda _request: None
+        await scene.settle()
+        assert await scene.image() == "4"
+
+    play(script)
+
+
+def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.client.faults = lambda r: failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
+        scene.client.cut_watches()
+        began = asyncio.get_running_loop().time()
+        unchanged: list[float] = []
+        while (now := asyncio.get_running_loop().time() - began) < 3600:
+            before = len(scene.told(deployment.Unchanged))
+            scene.loop.ask()
+            await asyncio.sleep(30)
+            if len(scene.told(deployment.Unchanged)) > before:
+                unchanged.append(now)
+        assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
+        failed = [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)]
+        assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
+        scene.client.faults = lambda _request: None
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        broken = True
+
+        def faults(request: Request) -> errors.ClusterError | None:
+            if broken and request.resource == DAEMONSET and request.verb in ("list", "watch"):
+                raise RuntimeError("can't start new thread")
+            return None
+
+        scene.client.faults = faults
+        scene.client.cut_watches()
+        await asyncio.sleep(600)
+        restarts = [told for told in scene.heard if isinstance(told, base.TaskRestarted)]
+        assert {told.task for told in restarts} == {"watch daemonsets"}
+        assert 5 <= len(restarts) <= 20
+        broken = False
+        await asyncio.sleep(60)
+        await scene.client.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(30)
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+def test_git_may_be_away_for_an_hour() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.unreachable = True
+        for _ in range(60):
+            scene.loop.ask()
+            await asyncio.sleep(60)
+        assert len(scene.told(deployment.PassFailed)) == 1
+        scene.history.unreachable = False
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_shows_it() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
+        standby = scene.cluster.client()
+        await requests.pass_on(standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now())
+        await asyncio.sleep(10)
+        assert [told.commit for told in scene.told(PassedOn)] == [coming]
+        assert scene.history.push(AGENT.format(tag="2")) == coming
+        await asyncio.sleep(20)
+        assert await scene.image() == "2"
+        looks = scene.history.looks
+        await asyncio.sleep(600)
+        assert scene.history.looks - looks <= 1, "what was found is looked for no more"
+
+    play(script)
+
+
+def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
+    async def script(scene: Scene) -> None:
+        standby = scene.cluster.client()
+        standby.faults = lambda _request: failure(503)
+        await requests.pass_on(standby, ("gitops-ds", "test"), Push(), 0.0)
+        await requests.pass_on(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
+        await scene.settle()
+        assert not scene.told(PassedOn)
+
+    play(script)
+
+
+def test_what_left_git_is_deleted_only_when_pruning_is_on() -> None:
+    without = AGENT.format(tag="1").partition("---")[0]
+
+    async def kept(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(without)
+        await scene.settle()
+        assert (await config_maps(scene)) == ["agent"]
+
+    async def gone(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(without)
+        await scene.settle()
+        assert (await config_maps(scene)) == []
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert {key.kind for key in known.inventory} == {"DaemonSet"}
+
+    play(kept)
+    play(gone, Asked(Guards(prune=True), patience=0.0))
+
+
+async def config_maps(scene: Scene) -> list[str]:
+    from gitops_ds.model.cluster import Selection
+    from gitops_ds.model.objects import CONFIG_MAP
+
+    listing = await scene.cluster.list(CONFIG_MAP, Selection(namespace="default"))
+    return [str(body["metadata"]["name"]) for body in listing.items]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5, 1.0])
+def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="2"))
+        doomed_heard: list[Record] = []
+        doomed = asyncio.create_task(
+            loop_on(scene.cluster, scene.cluster.client(), scene.history, doomed_heard, Asked(patience=0.0)).run()
+        )
+        await asyncio.sleep(after)
+        doomed.cancel()
+        await asyncio.gather(doomed, return_exceptions=True)
+        await scene.settle()
+        assert await scene.image() == "2"
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert len(known.inventory) == 2
+        assert known.last_good == scene.history.id(1)
+
+    play(script)

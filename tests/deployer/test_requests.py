@@ -1,0 +1,293 @@
+"""What people ask of the service by annotations: a pass, a pause, an approval, a commit that is not to be applied. Virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gitops_ds.commands import sources
+from gitops_ds.deployer import requests, source_status_store, state_store
+from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.fleet import agents
+from gitops_ds.model import deployment, names
+from gitops_ds.model.control_requests import (
+    CommitHeld,
+    Handled,
+    Resumed,
+    Steering,
+    Suspended,
+)
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from gitops_ds.model.source_status import Condition
+from gitops_ds.plan.prune import Guards
+from gitops_ds.service.notifications import commit_progress
+from gitops_ds.simulator import virtual_time
+from gitops_ds.telemetry import kube_events
+from gitops_ds.telemetry.kube_events import About
+from tests.deployer.test_loop import (
+    AGENT,
+    Scene,
+    config_maps,
+    edit,
+    play,
+)
+
+NAME = "gitops-ds-test"
+STATE = About("v1", "ConfigMap", "gitops-ds", NAME)
+MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
+
+
+async def annotate(scene: Scene, **said: str | None) -> None:
+    """What `kubectl annotate` does on the state's ConfigMap."""
+    told = {f"{names.DOMAIN}/{name.replace('_', '-')}": value for name, value in said.items()}
+    person = scene.cluster.client("kubectl-annotate")
+    await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": told}})
+
+
+async def annotations(scene: Scene) -> Mapping[str, str]:
+    body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", NAME)
+    found: Mapping[str, str] = body["metadata"]["annotations"]
+    return found
+
+
+async def answered(scene: Scene, value: str) -> str:
+    """The outcome, as soon as the request is answered; nobody but the watch asks for a pass."""
+    await annotate(scene, requested_at=value)
+    async with asyncio.timeout(60):
+        while (found := await annotations(scene)).get(names.HANDLED_AT) != value:
+            await asyncio.sleep(0.1)
+    return found[names.OUTCOME]
+
+
+def test_a_request_is_answered_with_its_value_and_how_the_pass_ended() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        assert (await answered(scene, "1")) == f"success: commit {scene.history.id(0)[:12]} is applied: 0 written"
+        commit = scene.history.push(AGENT.format(tag="2"))
+        assert (await answered(scene, "2")).startswith(f"success: commit {commit[:12]} is applied: ")
+        assert await scene.image() == "2"
+        bad = scene.history.push(AGENT.format(tag="3").replace("containers:", "containerz:"))
+        assert (await answered(scene, "3")).startswith(f"failure: commit {bad[:12]} is not applied; the last good one stays")
+        scene.history.unreachable = True
+        assert (await answered(scene, "4")) == "failure: the server gave no answer"
+        assert [record.request for record in scene.heard if isinstance(record, Handled)] == ["1", "2", "3", "4"]
+
+    play(script)
+
+
+def test_a_request_is_taken_within_a_second_and_costs_nothing_afterwards() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(AGENT.format(tag="2"))
+        await annotate(scene, requested_at="x")
+        await asyncio.sleep(1)
+        assert await scene.image() == "2"
+        await asyncio.sleep(30)
+        before, looks = scene.client.count.total, scene.history.looks
+        await asyncio.sleep(3000)
+        assert scene.history.looks == looks
+        heartbeats = scene.client.count.by["apply", "configmaps"]
+        assert heartbeats <= 3000 / source_status_store.HEARTBEAT + 3
+        assert scene.client.count.total - scene.client.count.of("watch") - heartbeats <= before
+
+    play(script)
+
+
+def test_annotations_of_others_stay_when_the_state_is_saved() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        person = scene.cluster.client("kubectl-annotate")
+        await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": {"example.com/note": "ours"}}})
+        commit = scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert (await annotations(scene))["example.com/note"] == "ours"
+        assert (await state_store.load(scene.cluster, "gitops-ds", "test")).last_good == commit
+
+    play(script)
+
+
+def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await annotate(scene, suspend="true")
+        commit = scene.history.push(AGENT.format(tag="2"))
+        await edit(scene, "9")
+        await scene.settle()
+        assert await scene.image() == "9"
+        told = [record for record in scene.heard if isinstance(record, Suspended)]
+        assert (told[-1].commit, told[-1].changes) == (commit, 1)
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert [key.kind for key in known.waiting] == ["DaemonSet"]
+        assert known.last_attempted != commit
+        assert (await answered(scene, "x")) == f"suspended: 1 change of commit {commit[:12]} not applied"
+
+        await annotate(scene, suspend=None)
+        await asyncio.sleep(10)
+        assert await scene.image() == "2"
+        assert len(scene.told(Resumed)) == 1
+        assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
+
+    play(script)
+
+
+def test_a_deployer_that_starts_suspended_writes_nothing() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await annotate(scene, suspend="true")
+        scene.loop.stop()
+        scene.history.push(AGENT.format(tag="2"))
+        await again(scene)
+        assert await scene.image() == "1"
+
+    play(script)
+
+
+async def again(scene: Scene) -> None:
+    """Another process takes over, and passes once."""
+    from tests.deployer.test_loop import loop_on
+
+    second = loop_on(scene.cluster, scene.cluster.client(), scene.history, scene.heard, Asked(patience=0.0))
+    running = asyncio.create_task(second.run())
+    await asyncio.sleep(60)
+    second.stop()
+    await running
+
+
+async def mark(scene: Scene, value: str | None) -> None:
+    person = scene.cluster.client("kubectl-annotate")
+    await person.patch(DAEMONSET, "default", "agent", {"metadata": {"annotations": {names.SUSPEND: value}}})
+
+
+def test_one_agent_is_suspended_and_the_others_go_on() -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.push(AGENT.format(tag="1") + "---\n" + MORE.format(tag="1"))
+        await scene.settle()
+        await mark(scene, "true")
+        await asyncio.sleep(1)
+        commit = scene.history.push(AGENT.format(tag="2") + "---\n" + MORE.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "1"
+        more = await scene.cluster.get(DAEMONSET, "default", "more")
+        assert more["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":2")
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert known.last_good == commit  # the others are as it says
+        assert "agent" in {key.name for key in known.waiting}
+        assert "more" not in {key.name for key in known.waiting}
+        await asyncio.sleep(10)
+        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)
+        assert shown.applied != commit
+        assert "DaemonSet default/agent" in shown.message
+        syncs = {agent.key.name: agents.sync_of(agent)[0] for agent in await agents.look(scene.cluster, "gitops-ds", shown.written)}
+        assert syncs == {"agent": "OutOfSync", "more": "Synced"}
+        told = {event.reason: event.message for heard in scene.heard if (event := kube_events.deployed(heard, STATE)) is not None}
+        assert shown.message in told["Suspended"]
+        courses = commit_progress.Courses({})
+        for heard in scene.heard:
+            courses.hear(heard)
+        [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
+        assert stage.step is commit_progress.Step.APPLYING
+        assert stage.words.startswith("suspended: DaemonSet default/agent")
+        await mark(scene, None)
+        await asyncio.sleep(10)
+        assert await scene.image() == "2"
+        assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
+        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.applied) == (Condition.SYNCED, commit)
+
+    play(script)
+
+
+def test_git_suspends_an_agent_with_a_last_commit_and_takes_it_back() -> None:
+    def text(tag: str, *, suspended: bool) -> str:
+        word = f', annotations: {{{{{names.SUSPEND}: "true"}}}}' if suspended else ""
+        return AGENT.replace("{{name: agent, namespace: default}}", f"{{{{name: agent, namespace: default{word}}}}}", 1).format(
+            tag=tag
+        )
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        for tag, suspended, image in (("2", True, "2"), ("3", True, "2"), ("4", False, "4")):
+            scene.history.push(text(tag, suspended=suspended))
+            await scene.settle()
+            assert await scene.image() == image, tag
+
+    play(script)
+
+
+def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_is_released() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        held = scene.history.id(1)
+        await annotate(scene, hold=f"{'f' * 40}, {held}")
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        assert await scene.image() == "1"
+        await edit(scene, "9")
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        assert [record.commit for record in scene.heard if isinstance(record, CommitHeld)] == [held]
+        assert (await answered(scene, "x")).startswith(f"failure: commit {held[:12]} is not applied")
+        await annotate(scene, hold=None)
+        await asyncio.sleep(10)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
+def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> None:
+    without = AGENT.format(tag="1").partition("---\n")[2]
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(without)
+        await scene.settle()
+        assert await scene.image() == "1"  # all nodes would lose it
+        (plan, *_) = [record.plan for record in reversed(scene.heard) if isinstance(record, deployment.Planned)]
+        await annotate(scene, approve="0" * len(plan.hash))
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        await annotate(scene, approve=plan.hash)
+        await asyncio.sleep(30)
+        assert not (await scene.cluster.list(DAEMONSET)).items
+        assert names.APPROVE not in await annotations(scene)
+        assert await config_maps(scene) == ["agent"]
+
+    play(script, Asked(Guards(prune=True), patience=0.0))
+
+
+@pytest.mark.parametrize("word", ["true", "True", "TRUE"])
+def test_the_words_of_people_are_understood(word: str) -> None:
+    said = {names.SUSPEND: word, names.REQUESTED_AT: "now", names.HOLD: "ABCDEF0, nope, 12, abcdef0", names.APPROVE: " h "}
+    assert requests.parse({"metadata": {"annotations": said}}) == Steering("now", True, "h", ("abcdef0",))
+    assert requests.parse({"metadata": {"annotations": {**said, names.HANDLED_AT: "now"}}}).requested == ""
+
+
+@pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"annotations": None}}])
+def test_nothing_said_asks_for_nothing(body: Mapping[str, object]) -> None:
+    assert requests.parse(body) == Steering()
+
+
+def test_a_pushed_commit_is_looked_for_until_the_server_shows_it_and_not_for_ever() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        looks, shown = scene.history.looks, scene.history.at
+        commit = scene.history.push(AGENT.format(tag="2"))
+        scene.history.at = shown  # the server tells of a push before it shows it
+        scene.loop.expect(commit)
+        await asyncio.sleep(12)
+        scene.history.at = shown + 1
+        await asyncio.sleep(14)
+        assert await scene.image() == "2"
+        await asyncio.sleep(60)
+        looks = scene.history.looks
+        scene.loop.expect(scene.history.id(77))
+        await asyncio.sleep(600)
+        assert 4 <= scene.history.looks - looks <= 10
+        later = scene.history.looks
+        await asyncio.sleep(600)
+        assert scene.history.looks == later
+
+    play(script)

@@ -1,0 +1,189 @@
+"""A followed repository has one condition, and every place that shows it agrees: SYNC, page, events, metrics, news."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.cli import table
+from gitops_ds.commands import apply, sources
+from gitops_ds.deployer import reconcile, source_status_store
+from gitops_ds.fleet import agents
+from gitops_ds.model import guards
+from gitops_ds.model.objects import CONFIG_MAP, CommitId
+from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_status import EFFECTS, Condition, SourceChanged
+from gitops_ds.simulator import virtual_time
+from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
+from gitops_ds.telemetry.kube_events import About
+from tests.deployer.test_loop import AGENT, Scene, edit, play
+from tests.deployer.test_requests import annotate
+
+STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
+ELSEWHERE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
+
+
+async def rejected(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+
+
+async def away(scene: Scene) -> None:
+    scene.history.unreachable = True
+
+
+async def held(scene: Scene) -> None:
+    await annotate(scene, hold=scene.history.push(AGENT.format(tag="2")))
+
+
+async def suspended(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2"))
+    await annotate(scene, suspend="true")
+
+
+async def in_part(scene: Scene) -> None:
+    scene.history.push(AGENT.format(tag="2") + "---\n" + ELSEWHERE)
+
+
+TROUBLES = {
+    Condition.REJECTED: rejected,
+    Condition.UNREACHABLE: away,
+    Condition.HELD: held,
+    Condition.SUSPENDED: suspended,
+    Condition.PARTLY_APPLIED: in_part,
+}
+
+
+async def sync(scene: Scene) -> tuple[str, str]:
+    [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    return agents.sync_of(agent)
+
+
+@pytest.mark.parametrize("condition", TROUBLES, ids=str)
+def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        assert await sync(scene) == ("Synced", "")
+        await TROUBLES[condition](scene)
+        await scene.settle()
+        await asyncio.sleep(10)
+        effect = EFFECTS[condition]
+        state, why = await sync(scene)
+        assert (state, bool(why)) == (effect.sync, True)
+        assert table.apart(await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())) == [
+            f"{state} (1 DaemonSet): {why}"
+        ]
+        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.applied, shown.message) == (condition, scene.history.id(0), why)
+        assert scene.loop.status is not None
+        assert scene.loop.status.condition is condition
+        last = scene.told(SourceChanged)[-1]
+        assert isinstance(last, SourceChanged)
+        assert (log_lines.level(last), log_lines.tone(last)) == (effect.level, effect.tone)
+        reasons = {told.reason for heard in scene.heard if (told := kube_events.deployed(heard, STATE)) is not None}
+        assert effect.reason in reasons
+        counted = metrics.Metrics(metrics.Inside(sources=lambda: [shown]))
+        for heard in scene.heard:
+            counted.hear(heard)
+        text = counted.text().decode()
+        assert f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0' in text
+        assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, "only what was applied as a whole"
+        assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
+
+    play(script)
+
+
+def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        helm = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "x"}}
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "theirs", **helm}}
+        await scene.cluster.client("helm").create(CONFIG_MAP, theirs)
+        ours = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
+        commit = scene.history.push(AGENT.format(tag="2") + ours)
+        await scene.settle()
+        await asyncio.sleep(10)
+        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert (shown.condition, shown.newest) == (Condition.PARTLY_APPLIED, commit)
+        assert shown.applied == scene.history.id(0)
+
+    play(script)
+
+
+@pytest.mark.parametrize("condition", [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED])
+def test_people_are_notified_of_it(condition: Condition) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await TROUBLES[condition](scene)
+        for _ in range(30):
+            await scene.settle()
+        fold = notifications.Fold()
+        told = [piece for heard in scene.heard if (piece := fold.hear(heard, "fleet")) is not None]
+        assert [piece for piece in told if piece.loud]
+        applied = [piece.commit for piece in told if piece.topic == "applied"]
+        assert set(applied) <= {scene.history.id(0)}
+
+    play(script)
+
+
+def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        scene.loop.stop()
+        await asyncio.sleep(10)
+        assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
+        [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert agents.commit_of(agent) == scene.history.id(0)
+        await edit(scene, "3")
+        [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        assert agents.commit_of(agent) == ""
+
+    play(script)
+
+
+def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(source_status_store.HEARTBEAT * 4)
+        assert (await sync(scene))[0] == "Synced", "a heartbeat keeps it current"
+        body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test"))
+        now = virtual_time.clock()()
+        found = await source_status_store.known(
+            scene.cluster, "gitops-ds", now + source_status_store.FRESH + source_status_store.HEARTBEAT
+        )
+        assert not found["test"].active
+        assert body["data"]["condition"] == "Synced"
+
+    play(script)
+
+
+def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await asyncio.sleep(10)
+        place = reconcile.Place(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
+
+        def snapshot(commit: str) -> Snapshot:
+            return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
+
+        await apply.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+        with pytest.raises(errors.Refused, match="--force-local"):
+            await apply.refuse_beside_a_service(place, snapshot("f" * 40))
+        scene.loop.stop()
+        await asyncio.sleep(10)
+        await apply.refuse_beside_a_service(place, snapshot("f" * 40))
+
+    play(script)
+
+
+def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:
+    assert set(EFFECTS) == set(Condition)
+    assert {effect.tone for effect in EFFECTS.values()} <= {"good", "warn", "bad", "plain"}
+    assert {effect.level for effect in EFFECTS.values()} <= set(log_lines.LEVELS)
+    undone = {"conflict", "unknown-kind", "no-namespace", "quarantined", "impersonation", "cross-namespace"}
+    assert all(guards.GUARDS[name].reason and guards.GUARDS[name].fails for name in undone)

@@ -1,0 +1,149 @@
+"""A deployer that stands by has everything at hand, writes nothing, tells nothing of commits, and goes on at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from gitops_ds import simulator
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import state_store
+from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.model import deployment
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import Key
+from gitops_ds.simulator import NodeSpec, virtual_time
+from tests.deployer.test_loop import AGENT, History, loop_on
+
+WRITES = ("create", "apply", "patch", "replace", "delete")
+KEY = Key("apps", "DaemonSet", "default", "agent")
+
+
+@dataclass
+class Standby:
+    """A replica that leads, and one that stands by, on one cluster; each looks at a history of its own."""
+
+    cluster: simulator.Cluster
+    leader: deployer_loop.Loop
+    theirs: History
+    client: simulator.Client
+    loop: deployer_loop.Loop
+    history: History
+    heard: list[Record] = field(default_factory=list)
+
+    @property
+    def written(self) -> int:
+        return sum(self.client.count.of(verb) for verb in WRITES)
+
+    @property
+    def asked(self) -> int:
+        return self.client.count.total - self.client.count.of("watch")
+
+    async def look(self, times: int = 6) -> None:
+        for _ in range(times):
+            self.loop.ask()
+            await asyncio.sleep(5)
+
+    async def lead(self, times: int = 6) -> None:
+        for _ in range(times):
+            self.leader.ask()
+            await asyncio.sleep(5)
+
+    def push(self, tag: str) -> None:
+        for history in (self.theirs, self.history):
+            history.push(AGENT.format(tag=tag))
+
+
+def play(script: Callable[[Standby], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
+            heard: list[Record] = []
+            histories, clients = (History(), History()), (cluster.client(), cluster.client())
+            for history in histories:
+                history.push(AGENT.format(tag="1"))
+            asked = Asked(patience=0.0)
+            leader = loop_on(cluster, clients[0], histories[0], [], asked)
+            loop = loop_on(cluster, clients[1], histories[1], heard, asked)
+            loop.rest()
+            running = [asyncio.create_task(one.run()) for one in (leader, loop)]
+            await asyncio.sleep(5)
+            await script(Standby(cluster, leader, histories[0], clients[1], loop, histories[1], heard))
+            for one in (leader, loop):
+                one.stop()
+            await asyncio.gather(*running)
+
+    virtual_time.run(main())
+
+
+def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted() -> None:
+    async def script(scene: Standby) -> None:
+        await scene.look()
+        scene.push("2")
+        await scene.look()
+        assert scene.written == 0
+        assert scene.heard == [told for told in scene.heard if isinstance(told, deployment.Took)]
+        await scene.lead()
+        await scene.look()
+        assert KEY in scene.loop.wanted
+        assert str(scene.loop.wanted[KEY].body).count("agent:2") == 1
+        assert scene.written == 0
+
+    play(script)
+
+
+def test_what_is_unchanged_is_asked_for_once() -> None:
+    async def script(scene: Standby) -> None:
+        await scene.look()
+        before = scene.asked
+        await scene.look(50)
+        assert scene.asked == before
+
+    play(script)
+
+
+def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
+    async def script(scene: Standby) -> None:
+        await scene.look()
+        scene.leader.rest()
+        scene.push("2")
+        await scene.look()
+        assert scene.written == 0
+        scene.loop.act()
+        await asyncio.sleep(1)
+        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert known.last_good == scene.history.id(1)
+        assert [told.commit for told in scene.heard if isinstance(told, deployment.NewCommit)] == [scene.history.id(1)]
+
+    play(script)
+
+
+def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() -> None:
+    async def script(scene: Standby) -> None:
+        scene.push("2")
+        await scene.lead()
+        await scene.look()
+        scene.leader.rest()
+        scene.loop.act()
+        await asyncio.sleep(5)
+        assert scene.written == 1  # that this replica follows the repository
+        assert not [told for told in scene.heard if isinstance(told, deployment.NewCommit | deployment.Applied)]
+
+    play(script)
+
+
+def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
+    async def script(scene: Standby) -> None:
+        scene.history.unreachable = True
+        await scene.look()
+        failed = [told for told in scene.heard if isinstance(told, deployment.PassFailed)]
+        assert len(failed) == 1
+        assert failed[0].retry_in is not None
+        scene.history.unreachable = False
+        scene.push("2")
+        await scene.lead()
+        await scene.look()
+        assert "agent:2" in str(scene.loop.wanted[KEY].body)
+
+    play(script)

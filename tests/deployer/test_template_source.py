@@ -1,0 +1,379 @@
+"""Templates in ConfigMaps and Secrets of the simulated cluster: watched, rolled out, handed over to Git and back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from gitops_ds import errors, simulator
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.object_claims import Claims, Rank
+from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_source import Templates
+from gitops_ds.model import deployment, names
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.prune import Guards
+from gitops_ds.redaction.events import Discreet
+from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.telemetry import log_lines
+from tests.deployer.test_loop import History
+
+PRUNING = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
+SECRET_IMAGE = "registry.example.com/hush-hush"
+
+
+def agent(name: str = "agent", image: str = "agent:1", namespace: str = "") -> str:
+    where = f", namespace: {namespace}" if namespace else ""
+    return f"""\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: {name}{where}}}
+spec:
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      containers: [{{name: {name}, image: "{image}"}}]
+"""
+
+
+@dataclass
+class Scene:
+    cluster: simulator.Cluster
+    people: simulator.Client
+    client: simulator.Client
+    heard: list[Record]
+    git: History
+    loops: list[deployer_loop.Loop] = field(default_factory=list)
+
+    async def put(self, name: str, keys: dict[str, str], *, namespace: str = "default", kind: Resource = CONFIG_MAP) -> None:
+        """As `kubectl apply` of an object with templates."""
+        held = {key: base64.b64encode(text.encode()).decode() for key, text in keys.items()} if kind == SECRET else keys
+        metadata = {"name": name, "namespace": namespace, "labels": {names.TEMPLATE: "true"}}
+        body = {"apiVersion": "v1", "kind": kind.kind, "metadata": metadata, "data": held}
+        await self.people.apply(kind, body, manager="kubectl", force=True)
+        await asyncio.sleep(3)  # nobody asks: the watch does
+
+    async def drop(self, name: str, namespace: str = "default") -> None:
+        await self.people.delete(CONFIG_MAP, namespace, name)
+        await asyncio.sleep(3)
+
+    async def push(self, text: str) -> None:
+        """A commit that the schedule finds."""
+        self.git.push(text)
+        self.loops[-1].ask()
+        await asyncio.sleep(5)
+
+    async def daemonset(self, name: str = "agent", namespace: str = "default") -> Body | None:
+        try:
+            return await self.people.get(DAEMONSET, namespace, name)
+        except errors.NotFound:
+            return None
+
+    async def image(self, name: str = "agent", namespace: str = "default") -> str:
+        found = await self.daemonset(name, namespace)
+        return str(found["spec"]["template"]["spec"]["containers"][0]["image"]) if found else ""
+
+    async def annotation(self, name: str, of: str = "agent") -> str:
+        found = await self.daemonset(of)
+        return str(((found or {}).get("metadata") or {}).get("annotations", {}).get(name, ""))
+
+    async def owner(self, name: str = "agent") -> str:
+        found = await self.daemonset(name)
+        return str(((found or {}).get("metadata") or {}).get("labels", {}).get(names.OWNER_LABEL, ""))
+
+    async def version(self, name: str) -> str:
+        return str((await self.people.get(CONFIG_MAP, "default", name))["metadata"]["resourceVersion"])
+
+    async def pods(self) -> set[str]:
+        return {str(pod["metadata"]["uid"]) for pod in (await self.people.list(POD)).items}
+
+    @property
+    def guards(self) -> list[tuple[str, str]]:
+        """What was told to be left undone, and of which object."""
+        told = (record.refusal for record in self.heard if isinstance(record, deployment.Withheld))
+        return [(refusal.guard, str(refusal.key)) for refusal in told]
+
+    @property
+    def log(self) -> str:
+        return "\n".join(filter(None, map(log_lines.line, self.heard)))
+
+
+def play(
+    script: Callable[[Scene], Awaitable[None]],
+    *,
+    asked: Asked = PRUNING,
+    chosen: Chosen = Chosen(namespaces=("*",)),  # noqa: B008  frozen
+    beside_git: bool = False,
+) -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
+            scene = Scene(cluster, cluster.client("kubectl"), cluster.client(), [], History())
+            chance = random.Random(1).random
+            controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=cluster.server.now, chance=chance)
+            claims = Claims({Rank.GIT: int(beside_git), Rank.TEMPLATES: 1})
+            templates = begin(scene, claims, asked, chosen)
+            if beside_git:
+                scene.git.push(agent("other"))
+                scene.loops.append(following(scene, claims, asked))
+            parts: list[Controller | deployer_loop.Loop] = [controller, *scene.loops]
+            running = [asyncio.create_task(part.run()) for part in parts]
+            await asyncio.sleep(5)
+            await script(scene)
+            for part in parts:
+                part.stop()
+            templates.stop()
+            await asyncio.gather(*running)
+
+    virtual_time.run(main())
+
+
+def begin(scene: Scene, claims: Claims, asked: Asked, chosen: Chosen) -> Templates:
+    clock, chance = scene.cluster.server.now, random.Random(2).random
+    tell = Discreet(scene.heard.append)
+    source = Templates(scene.client, chosen, tell, clock)
+    place = Place(scene.client, "gitops-ds", chosen.owner, "templates")
+    loop = deployer_loop.Loop(source.as_source(), place, asked, tell, deployer_loop.Timing(5.0, clock, chance))
+    loop.join(claims, Rank.TEMPLATES)
+    source.begin(loop.stirred, chance)
+    scene.loops.append(loop)
+    return source
+
+
+def following(scene: Scene, claims: Claims, asked: Asked) -> deployer_loop.Loop:
+    place = Place(scene.cluster.client(), "gitops-ds", "fleet", "memory")
+    source = revision_selector.Source(
+        scene.git.tip,
+        scene.git.snapshot,
+        scene.git.movement,
+        revision_selector.at_once(partial(prepare.prepare, namespace="default")),
+    )
+    timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(3).random)
+    loop = deployer_loop.Loop(source, place, asked, scene.heard.append, timing)
+    loop.join(claims, Rank.GIT)
+    return loop
+
+
+def test_a_template_is_rolled_out_when_it_comes_and_when_it_changes_and_notes_the_version_of_its_object() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("agents", {"agent.yaml": agent()})
+        assert await scene.image() == "agent:1"
+        first = await scene.version("agents")
+        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{first}"
+        assert await scene.annotation(names.PATH) == "configmap/default/agents/agent.yaml"
+        assert await scene.annotation(names.CHANGE_CAUSE) == "ConfigMap default/agents, key agent.yaml"
+        held = await scene.people.get(CONFIG_MAP, "default", "agents")
+        assert await scene.annotation(names.TEMPLATE_UID) == held["metadata"]["uid"]
+
+        await scene.put("agents", {"agent.yaml": agent(image="agent:2")})
+        assert await scene.image() == "agent:2"
+        known = (await state_store.load(scene.cluster, "gitops-ds", "templates-in-cluster")).revisions[key()]
+        second = await scene.version("agents")
+        assert known == {1: f"configmap/default/agents@{first}", 2: f"configmap/default/agents@{second}"}
+
+        writes = scene.client.count.of("apply", "daemonsets")
+        await scene.put("agents", {"agent.yaml": "# only a comment\n" + agent(image="agent:2")})
+        assert scene.client.count.of("apply", "daemonsets") == writes
+        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{second}"
+        assert "templates in the cluster: configmap/default/agents changed" in scene.log
+
+    play(script)
+
+
+def key(name: str = "agent", namespace: str = "default") -> Key:
+    return Key("apps", "DaemonSet", namespace, name)
+
+
+def test_several_keys_documents_and_objects_are_taken_and_what_is_no_template_is_left() -> None:
+    async def script(scene: Scene) -> None:
+        items = "apiVersion: v1\nkind: List\nitems:\n- " + agent("c").replace("\n", "\n  ").rstrip()
+        await scene.put(
+            "one", {"a": agent("a"), "several": f"{agent('b')}---\n{agent('b2')}", "notes": "kind words: none", "x.y": ":"}
+        )
+        await scene.put("two", {"list.yaml": items, "values.json": "{}"}, kind=SECRET)
+        found = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
+        assert sorted(found) == ["a", "b", "b2", "c"]
+        assert not scene.guards
+
+    play(script)
+
+
+def test_an_object_with_a_mistake_is_quarantined_alone() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("good", {"agent.yaml": agent("good")})
+        await scene.put("bad", {"agent": agent("bad"), "more.yaml": agent("bad-too")})
+        before = await scene.pods()
+        await scene.put("bad", {"agent": agent("bad", "agent:2").replace("image:", "\n        imagee:")})
+        await scene.put("good", {"agent.yaml": agent("good", "agent:2")})
+        assert [await scene.image(name) for name in ("good", "bad", "bad-too")] == ["agent:2", "agent:1", "agent:1"]
+        assert "configmap/default/bad is not applied: configmap/default/bad/agent:10:9: " in scene.log
+        assert scene.log.count("configmap/default/bad is not applied") == 1
+        assert ("quarantined", "DaemonSet default/bad") in scene.guards
+        await asyncio.sleep(60)
+        assert len(before & await scene.pods()) == 6
+
+        await scene.put("bad", {"agent": agent("bad", "agent:3")})
+        assert [await scene.image("bad"), await scene.image("bad-too")] == ["agent:3", ""]
+
+    play(script)
+
+
+def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("a", {"a": agent("a")})
+        await scene.put("b", {"b": agent("b")})
+        await scene.drop("a")
+        assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
+        await scene.drop("b")
+        assert await scene.image("b") == "agent:1"
+        assert any(isinstance(told, deployment.PassEnded) and told.refusals[:1] for told in scene.heard)
+
+    play(script)
+
+    async def kept(scene: Scene) -> None:
+        await scene.put("a", {"a": agent("a")})
+        await scene.put("b", {"b": agent("b")})
+        await scene.drop("a")
+        assert await scene.image("a") == "agent:1"
+        assert ("prune-off", "DaemonSet default/a") in scene.guards
+
+    play(kept, asked=replace(PRUNING, guards=Guards()))
+
+
+def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_told() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("z-older", {"a": agent(image="older:1")})
+        await scene.put("a-younger", {"a": agent(image="younger:1")})
+        assert await scene.image() == "older:1"
+        assert scene.guards == [("named-twice", "DaemonSet default/agent")]
+        await scene.drop("z-older")
+        assert await scene.image() == "younger:1"
+
+    play(script)
+
+
+def test_git_wins_and_an_object_goes_to_and_fro_without_losing_a_pod() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("agents", {"agent": agent()})
+        await asyncio.sleep(20)
+        before = await scene.pods()
+        assert (await scene.owner(), len(before)) == ("templates-in-cluster", 6)
+
+        await scene.push(agent("other") + "---\n" + agent())
+        assert await scene.owner() == "fleet"
+        assert ("named-in-git", "DaemonSet default/agent") in scene.guards
+        await scene.put("agents", {"agent": agent(image="agent:2")})
+        assert (await scene.image(), await scene.owner()) == ("agent:1", "fleet")
+        await scene.put("agents", {"agent": agent()})
+
+        await scene.push(agent("other"))
+        assert await scene.owner() == "templates-in-cluster"
+        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{await scene.version('agents')}"
+        await asyncio.sleep(20)
+        assert await scene.pods() == before
+
+        await scene.drop("agents")
+        assert await scene.owner() == "templates-in-cluster"  # the last one: an empty render deletes nothing
+        assert await scene.owner("other") == "fleet"
+
+    play(script, beside_git=True)
+
+
+def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_what_is_gits() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("agents", {"agent": agent(), "more": agent("more")})
+        await scene.push(agent("other") + "---\n" + agent(image="git:1"))
+        await scene.put("agents", {"more": agent("more")})
+        assert (await scene.image(), await scene.owner()) == ("git:1", "fleet")
+        await scene.push(agent("other"))
+        assert await scene.image() == ""  # nobody names it any more
+
+    play(script, beside_git=True)
+
+
+def test_a_template_names_only_objects_of_its_own_namespace_unless_it_is_in_the_services_own() -> None:
+    async def script(scene: Scene) -> None:
+        role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: all}\nrules: []\n"
+        await scene.put("a", {"a": agent("far", namespace="kube-system"), "b": agent("near"), "c": role})
+        assert [await scene.image("far", "kube-system"), await scene.image("near")] == ["", "agent:1"]
+        assert sorted(scene.guards) == [("not-allowed", "ClusterRole all"), ("not-allowed", "DaemonSet kube-system/far")]
+        await scene.put("trusted", {"a": agent("far", namespace="kube-system")}, namespace="gitops-ds")
+        assert await scene.image("far", "kube-system") == "agent:1"
+        await scene.put("b", {"a": agent("own", namespace="gitops-ds")}, namespace="gitops-ds")
+        assert await scene.image("own", "gitops-ds") == ""
+        assert ("not-allowed", "DaemonSet gitops-ds/own") in scene.guards
+
+    play(script)
+
+
+def test_only_chosen_objects_count() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("a", {"a": agent("a")})
+        await scene.put("b", {"b": agent("b", namespace="default")}, namespace="gitops-ds")
+        assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
+
+    play(script, chosen=Chosen())
+
+
+def test_nothing_that_a_secret_holds_is_told() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:1")}, kind=SECRET)
+        await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:2")}, kind=SECRET)
+        assert await scene.image() == f"{SECRET_IMAGE}:2"
+        assert await scene.annotation(names.CHANGE_CAUSE) == "Secret default/hidden, key agent"
+        bad = agent(image=f"{SECRET_IMAGE}:3").replace("containers:", f"hostNetwork: {SECRET_IMAGE}\n      containers:")
+        await scene.put("hidden", {"agent": bad}, kind=SECRET)
+        assert "secret/default/hidden is not applied: secret/default/hidden/agent:9:" in scene.log
+        # What the API server refuses, in words that quote it.
+        await scene.put(
+            "hidden", {"agent": agent(image=f"{SECRET_IMAGE}:4").replace("app: agent}}\n  t", "app: hush-hush}}\n  t")}, kind=SECRET
+        )
+        assert "hush-hush" not in repr(scene.heard)
+        assert "hush-hush" not in scene.log
+
+    play(script)
+
+
+def test_keys_that_are_no_text_are_told_and_left() -> None:
+    async def script(scene: Scene) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "default", "labels": {names.TEMPLATE: "true"}},
+            "data": {"agent": agent()},
+            "binaryData": {"other.yaml": base64.b64encode(b"\xff\xfe").decode()},
+        }
+        await scene.people.create(CONFIG_MAP, body)
+        await asyncio.sleep(3)
+        assert await scene.image() == "agent:1"
+        assert "configmap/default/a/other.yaml is left out: templates are text" in scene.log
+
+    play(script)
+
+
+def requests(scene: Scene) -> int:
+    """Without watches and the heartbeat of the status."""
+    count = scene.client.count
+    return count.total - count.of("watch") - count.by["apply", "configmaps"]
+
+
+def test_unchanged_templates_cost_no_request() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put("agents", {"agent": agent()})
+        await asyncio.sleep(30)
+        before = requests(scene)
+        await asyncio.sleep(600)
+        assert requests(scene) == before
+
+    play(script)

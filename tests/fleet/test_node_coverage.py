@@ -1,0 +1,202 @@
+"""Nodes that lose their agent without a commit are told once, with number, pool and cause; what is explained is not told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events.agents import Cover, CoverageLost
+from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.simulator import NodeSpec, faults, virtual_time
+from gitops_ds.telemetry import kube_events
+from tests.simulator.stand import (
+    KEY,
+    Stand,
+    daemonset,
+    play,
+    stand,
+)
+
+POOL = "cloud.google.com/gke-nodepool"
+NODES = [NodeSpec(f"node-{n:02d}", {"disk": "ssd", POOL: "gpu" if n < 8 else "cpu"}) for n in range(20)]
+
+
+@dataclass
+class Watched:
+    there: Stand
+    standings: Standings
+    quota: list[bool]
+
+    @property
+    def told(self) -> list[CoverageLost]:
+        return [told for told in self.there.records if isinstance(told, CoverageLost)]
+
+
+def ours(commit: str = "a" * 40, **spec: Any) -> dict[str, Any]:
+    body = daemonset(**spec)
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: commit}}
+    return {**body, "metadata": metadata}
+
+
+@contextlib.asynccontextmanager
+async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
+    quota = [False]
+
+    def refuse(request: faults.Request) -> faults.Fault | None:
+        full = quota[0] and (request.verb, request.resource) == ("create", POD)
+        return errors.Forbidden("exceeded quota: pods", 403, "Forbidden") if full else None
+
+    async with stand(nodes, ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}})) as there:
+        controller = there.begin(client=there.cluster.client(faults=refuse))
+        await controller.synced.wait()
+        standings = Standings(controller, dict, virtual_time.clock(), there.records.append)
+        there.hearers.append(standings.hear)
+        running = asyncio.create_task(standings.run())
+        await asyncio.sleep(60)
+        yield Watched(there, standings, quota)
+        running.cancel()
+
+
+def label(there: Stand, node: int, **labels: str | None) -> Awaitable[object]:
+    return there.people.patch(NODE, "", f"node-{node:02d}", {"metadata": {"labels": labels}})
+
+
+async def relabel(found: Watched) -> None:
+    for node in range(5, 10):
+        await label(found.there, node, disk=None)
+        await asyncio.sleep(1)
+
+
+async def taint(found: Watched) -> None:
+    taints = [{"key": "team", "value": "ml", "effect": "NoExecute"}]
+    await found.there.people.patch(NODE, "", "node-19", {"spec": {"taints": taints}})
+
+
+async def edit(found: Watched) -> None:
+    patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "nvme"}}}}}
+    await found.there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+
+async def refuse(found: Watched) -> None:
+    found.quota[0] = True
+    for pod in (await found.there.people.list(POD)).items:
+        if pod["spec"]["nodeName"] in ("node-00", "node-01"):
+            await found.there.people.delete(POD, "default", pod["metadata"]["name"])
+
+
+LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
+    (
+        relabel,
+        Cover.LABEL,
+        "5 of 20 nodes lost their agent without a commit: pool gpu: 3 (label disk=ssd was removed); pool cpu: 2",
+    ),
+    (taint, Cover.TAINT, "1 of 20 nodes lost their agent without a commit: pool cpu: 1 (taint team=ml:NoExecute was set)"),
+    (edit, Cover.TEMPLATE, "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template was edited"),
+    (
+        refuse,
+        Cover.REFUSED,
+        "2 of 20 nodes lost their agent without a commit: pool gpu: 2 (a new pod is refused: exceeded quota: pods)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES])
+def test_a_loss_is_told_once_with_number_pool_and_cause(
+    lose: Callable[[Watched], Awaitable[None]], cause: Cover, words: str
+) -> None:
+    async def scene() -> None:
+        async with watched() as found:
+            await lose(found)
+            await asyncio.sleep(15)
+            (told,) = found.told
+            assert {loss.cause for loss in told.losses} == {cause}
+            assert words in kube_events.losses_in_words(told.losses, told.of)
+            assert len(found.standings.losses(KEY)) == len(told.losses)
+            await asyncio.sleep(600)
+            assert len(found.told) == 1
+
+    play(scene)
+
+
+async def commit(found: Watched) -> None:
+    body = ours("b" * 40)
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "nvme"}
+    patch = {"metadata": {"annotations": body["metadata"]["annotations"]}, "spec": {"template": body["spec"]["template"]}}
+    await found.there.people.patch(DAEMONSET, "default", "agent", patch)
+
+
+async def leave(found: Watched) -> None:
+    for node in range(5):
+        found.there.cluster.remove_node(f"node-{node:02d}")
+
+
+async def die(found: Watched) -> None:
+    found.there.cluster.kill_node("node-03")
+    await asyncio.sleep(60)
+
+
+async def there_and_back(found: Watched) -> None:
+    await label(found.there, 1, disk=None)
+    await asyncio.sleep(2)
+    await label(found.there, 1, disk="ssd")
+
+
+async def move_to_another_variant(found: Watched) -> None:
+    body = ours(selector={"matchLabels": {"app": "agent", names.VARIANT: "big"}})
+    spec = body["spec"]["template"]["spec"] = {**body["spec"]["template"]["spec"], "nodeSelector": {"disk": "big"}}
+    body["spec"]["template"] = {"metadata": {"labels": {"app": "agent", names.VARIANT: "big"}}, "spec": spec}
+    await found.there.people.create(DAEMONSET, {**body, "metadata": {**body["metadata"], "name": "agent-big"}})
+    await asyncio.sleep(5)
+    await label(found.there, 1, disk="big")
+
+
+async def delete(found: Watched) -> None:
+    await found.there.people.delete(DAEMONSET, "default", "agent")
+
+
+@pytest.mark.parametrize("do", [commit, leave, die, there_and_back, move_to_another_variant, delete])
+def test_what_is_explained_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
+    async def scene() -> None:
+        async with watched() as found:
+            await do(found)
+            await asyncio.sleep(120)
+            assert found.told == []
+            assert found.standings.losses(KEY) == ()
+
+    play(scene)
+
+
+def test_a_loss_is_over_when_the_agent_is_back_and_a_second_one_is_told_again() -> None:
+    async def scene() -> None:
+        async with watched() as found:
+            for disk in (None, "ssd", None):
+                await label(found.there, 4, disk=disk)
+                await asyncio.sleep(30)
+                assert bool(found.standings.losses(KEY)) == (disk is None)
+            assert [len(told.losses) for told in found.told] == [1, 1]
+
+    play(scene)
+
+
+def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
+    async def scene() -> None:
+        nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]
+        async with watched(nodes) as found:
+            for n in range(20):
+                await found.there.people.patch(NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}})
+            await asyncio.sleep(15)
+            (told,) = found.told
+            words = "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd became hdd)"
+            assert kube_events.losses_in_words(told.losses, told.of) == words
+
+    play(scene)

@@ -1,0 +1,174 @@
+"""Pods that somebody else's controller can't make: the cause is taken from its events, asked for only while nodes wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.controller.controller import Powers
+from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
+from gitops_ds.fleet.pod_create_failures import Complaints
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.model.cluster import Cluster, Listing, Selection
+from gitops_ds.model.decision import Blame, HealthState
+from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
+from gitops_ds.simulator import virtual_time
+from tests.simulator.stand import Stand, play, stand
+
+REFUSED = 'Error creating: pods "agent-{}" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0'
+
+
+class Asked:
+    """The part of a cluster that is asked: who may list events, and the events."""
+
+    def __init__(self, there: Stand, *, may: bool = True) -> None:
+        self.there, self.may, self.listed, self.reviewed = there, may, 0, 0
+
+    async def create(self, resource: Resource, body: Body) -> dict[str, Any]:
+        assert resource.kind == "SelfSubjectAccessReview"
+        assert body["spec"]["resourceAttributes"]["resource"] == "events"
+        self.reviewed += 1
+        return {"status": {"allowed": self.may}}
+
+    async def list(self, resource: Resource, which: Selection) -> Listing:
+        self.listed += 1
+        return await self.there.people.list(resource, which)
+
+
+async def refuse(there: Stand, number: int, uid: str) -> None:
+    about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "default", "name": "agent", "uid": uid}
+    now = timestamps.text(virtual_time.clock()())
+    body = {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default", "name": f"agent.{number}"}}
+    told = {"involvedObject": about, "reason": "FailedCreate", "type": "Warning", "lastTimestamp": now}
+    await there.people.create(EVENT, {**body, **told, "message": REFUSED.format(number)})
+
+
+async def begun(there: Stand, asked: Asked) -> tuple[Standings, list[asyncio.Task[None]], str]:
+    """What is known under powers that make no pod, the look at complaints, and the DaemonSet's uid."""
+    controller = there.begin(Powers.OBSERVE)
+    await controller.synced.wait()
+    found = Standings(controller, dict, virtual_time.clock())
+    cluster: Any = asked
+    looking: Cluster = cluster
+    body = await there.people.get(DAEMONSET, "default", "agent")
+    taken_up = {"status": {"observedGeneration": body["metadata"]["generation"]}}
+    await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
+    running = [asyncio.create_task(one.run()) for one in (found, Complaints(looking, found, virtual_time.clock()))]
+    return found, running, str(body["metadata"]["uid"])
+
+
+async def ended(running: list[asyncio.Task[None]]) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            asked = Asked(there)
+            found, running, uid = await begun(there, asked)
+            await asyncio.sleep(30)
+            assert found.agents()[0].health.state is HealthState.PROGRESSING
+            for number in range(2):
+                await refuse(there, number, uid)
+            await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
+            (agent,) = found.agents()
+            assert agent.health.state is HealthState.DEGRADED
+            assert {(node.reason, node.blame) for node in agent.health.nodes} == {("Refused", Blame.CLUSTER)}
+            assert (
+                agent.health.nodes[0].message
+                == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"
+            )
+            assert agent.health.tally.refused == 2
+            await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
+            assert found.agents()[0].health.tally.refused == 0
+            await ended(running)
+
+    play(scene)
+
+
+def test_nothing_is_asked_for_while_no_node_waits() -> None:
+    async def scene() -> None:
+        async with stand(0) as there:
+            asked = Asked(there)
+            _, running, _ = await begun(there, asked)
+            await asyncio.sleep(3600)
+            assert (asked.listed, asked.reviewed) == (0, 0)
+            await ended(running)
+
+    play(scene)
+
+
+def test_who_may_not_list_events_asks_once_and_is_never_refused() -> None:
+    async def scene() -> None:
+        async with stand(1) as there:
+            asked = Asked(there, may=False)
+            found, running, uid = await begun(there, asked)
+            await refuse(there, 1, uid)
+            await asyncio.sleep(3600)
+            assert (asked.listed, asked.reviewed) == (0, 1)
+            assert found.agents()[0].health.tally.refused == 0
+            await ended(running)
+
+    play(scene)
+
+
+def test_an_api_server_that_fails_is_asked_again() -> None:
+    class Failing(Asked):
+        async def list(self, resource: Resource, which: Selection) -> Listing:
+            if self.listed < 3:
+                self.listed += 1
+                raise errors.ServerFault("away", 503)
+            return await super().list(resource, which)
+
+    async def scene() -> None:
+        async with stand(1) as there:
+            found, running, uid = await begun(there, Failing(there))
+            await refuse(there, 1, uid)
+            await asyncio.sleep(6 * pod_create_failures.EVERY)
+            assert found.agents()[0].health.tally.refused == 1
+            await ended(running)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"message": REFUSED.format("x")}, "pods are forbidden"),
+        ({"message": 'admission webhook "policy.example.com" denied the request'}, 'admission webhook "policy.example.com" denied'),
+        ({"reason": "SuccessfulCreate"}, ""),
+        ({"lastTimestamp": "2026-01-01T00:00:00Z"}, ""),
+        ({"lastTimestamp": None, "series": {"lastObservedTime": "2026-03-01T00:00:00.5Z"}}, "no"),
+        ({"involvedObject": {"kind": "Job", "uid": "u"}}, ""),
+        ({"involvedObject": None, "lastTimestamp": None}, ""),
+    ],
+)
+def test_what_an_event_says(event: dict[str, Any], words: str) -> None:
+    about = {"kind": "DaemonSet", "uid": "u"}
+    told = {"reason": "FailedCreate", "involvedObject": about, "lastTimestamp": "2026-03-01T00:00:00Z", "message": "no", **event}
+    since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
+    found = failed_create_events.latest([told], since).get("u", "")
+    assert (words in found) == (bool(words) == bool(found))
+
+
+def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            found, running, uid = await begun(there, Asked(there))
+            await refuse(there, 1, uid)
+            await asyncio.sleep(3 * pod_create_failures.EVERY)
+            [service] = found.agents()
+            [looked] = await agents.look(there.people, "gitops-ds", virtual_time.clock()())
+            assert (looked.health.state, looked.health.message) == (service.health.state, service.health.message)
+            assert looked.health.state is HealthState.DEGRADED
+            assert "exceeded quota" in looked.health.message
+            assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}
+            await ended(running)
+
+    play(scene)

@@ -1,0 +1,255 @@
+"""Each agent's small status object: right, written only on change, read by other tools, and gone with the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.controller.controller import Controller
+from gitops_ds.fleet import status_writer
+from gitops_ds.fleet.status_writer import Statuses
+from gitops_ds.fleet.tracker import Standings
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.deployment import PassEnded, State
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
+from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator import virtual_time
+from gitops_ds.yaml import parser
+from tests.simulator.stand import (
+    KEY,
+    Stand,
+    daemonset,
+    play,
+    stand,
+)
+
+DEFINITION = Path("deploy/crd/agentstatuses.yaml")
+AGENT_STATUS = Resource("gitops-ds.io", "v1", "AgentStatus", "agentstatuses", namespaced=True)
+COMMIT = CommitId("a" * 40)
+GOOD = State(last_good=COMMIT, last_attempted=COMMIT, inventory=frozenset({KEY}))
+
+
+def definition_of_agent_statuses() -> Any:
+    (document,) = parser.read(DEFINITION.name, DEFINITION.read_bytes()).documents
+    return document.value
+
+
+@dataclass
+class Scene:
+    there: Stand
+    kind: Resource
+    controller: Controller
+    states: dict[str, State]
+    writer: simulator.Client
+    standings: Standings
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        writing = Statuses(self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock())
+        self.tasks.append(asyncio.create_task(writing.run()))
+
+    def remember(self, **states: State) -> None:
+        self.states.update(states)
+        self.standings.hear(PassEnded(0.0, None, 0, ()))
+
+    async def objects(self) -> list[dict[str, Any]]:
+        found = (await self.there.people.list(self.kind)).items
+        return [dict(body) for body in found if body["metadata"]["namespace"] == "gitops-ds"]
+
+    async def status(self) -> dict[str, Any]:
+        (body,) = await self.objects()
+        return dict(body["status"]) if self.kind == AGENT_STATUS else dict(json.loads(body["data"]["status.json"]))
+
+
+def followed(states: dict[str, State]) -> dict[str, SourceStatus]:
+    def one(id: str, known: State) -> SourceStatus:
+        whole = known.last_good == known.last_attempted
+        condition = Condition.SYNCED if whole else Condition.PARTLY_APPLIED
+        return SourceStatus(id, condition=condition, message=f"commit {short(known.last_attempted)} is applied in part")
+
+    return {id: one(id, known) for id, known in states.items()}
+
+
+@contextlib.asynccontextmanager
+async def scene(kind: Resource, faults: simulator_faults.Faults = simulator_faults.none) -> AsyncIterator[Scene]:
+    body = daemonset()
+    metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: COMMIT}}
+    async with stand(3, {**body, "metadata": metadata}) as there:
+        await there.people.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+        if kind == AGENT_STATUS:
+            definition = definition_of_agent_statuses()
+            crd = (await there.people.resources())[definition["apiVersion"].partition("/")[0], definition["kind"]]
+            await there.people.create(crd, definition)
+        controller = there.begin()
+        await controller.synced.wait()
+        states: dict[str, State] = {}
+        standings = Standings(controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states))
+        made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), standings)
+        made.tasks.append(asyncio.create_task(standings.run()))
+        made.begin()
+        yield made
+        for task in made.tasks:
+            task.cancel()
+
+
+def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {told["type"]: (told["status"], told["reason"]) for told in status["conditions"]}
+
+
+KINDS = pytest.mark.parametrize("kind", [CONFIG_MAP, AGENT_STATUS], ids=["ConfigMap", "AgentStatus"])
+
+
+@KINDS
+def test_it_tells_how_the_agent_stands_and_follows_it(kind: Resource) -> None:
+    async def play_it() -> None:
+        async with scene(kind) as made:
+            await asyncio.sleep(30)
+            assert await made.objects() == []  # nobody knows yet whose agent it is
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(10)
+            status = await made.status()
+            assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
+            told = {name: status[name] for name in ("health", "commit", "revision", "sync", "observedGeneration")}
+            assert told == {"health": "Healthy", "commit": COMMIT, "revision": 1, "sync": "Synced", "observedGeneration": 1}
+            assert status["nodes"]["updated"] == 3
+            assert status["daemonSet"] == {"namespace": "default", "name": "agent", "generation": 1, "observedGeneration": 1}
+            await made.there.edit("bad")
+            await asyncio.sleep(20)
+            status = await made.status()
+            assert conditions(status) == {"Ready": ("False", "HealthCheckFailed"), "Stalled": ("True", "HealthCheckFailed")}
+            assert (status["nodes"]["templateFault"], status["nodes"]["old"]) == (1, 2)
+            await made.there.edit("agent:3")
+            await asyncio.sleep(4)
+            assert conditions(await made.status())["Reconciling"] == ("True", "Progressing")
+            await asyncio.sleep(30)
+            assert conditions(await made.status()) == {"Ready": ("True", "ReconciliationSucceeded")}
+
+    play(play_it)
+
+
+@KINDS
+def test_nothing_is_written_while_nothing_changes_nor_after_a_restart(kind: Resource) -> None:
+    async def play_it() -> None:
+        async with scene(kind) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(60)
+            made.writer.count.reset()
+            await asyncio.sleep(3600)
+            made.tasks.pop().cancel()
+            made.begin()
+            await asyncio.sleep(60)
+            assert made.writer.count.writes == 0
+
+    play(play_it)
+
+
+@KINDS
+def test_a_rollout_writes_it_every_few_seconds_at_most(kind: Resource) -> None:
+    async def play_it() -> None:
+        async with scene(kind) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(60)
+            made.writer.count.reset()
+            for number in range(30):
+                await made.there.edit(f"agent:{number}")
+                await asyncio.sleep(1)
+            assert 0 < made.writer.count.writes <= 30 / status_writer.EVERY + 1
+
+    play(play_it)
+
+
+@KINDS
+def test_it_goes_with_the_agent_also_when_nobody_looked(kind: Resource) -> None:
+    async def play_it() -> None:
+        async with scene(kind) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(30)
+            assert len(await made.objects()) == 1
+            made.tasks.pop().cancel()
+            made.states["fleet"] = State()
+            await made.there.people.delete(DAEMONSET, "default", "agent")
+            await asyncio.sleep(30)
+            assert len(await made.objects()) == 1
+            made.begin()
+            made.remember()
+            await asyncio.sleep(status_writer.OWNERS + 5)
+            assert await made.objects() == []
+
+    play(play_it)
+
+
+def test_a_missing_agent_is_told_until_it_is_no_longer_asked_for() -> None:
+    async def play_it() -> None:
+        async with scene(CONFIG_MAP) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(30)
+            await made.there.people.delete(DAEMONSET, "default", "agent")
+            await asyncio.sleep(10)
+            status = await made.status()
+            assert (status["health"], conditions(status)["Ready"]) == ("Missing", ("False", "Missing"))
+            made.remember(fleet=State())
+            await asyncio.sleep(10)
+            assert await made.objects() == []
+
+    play(play_it)
+
+
+def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
+    async def play_it() -> None:
+        async with scene(CONFIG_MAP) as made:
+            made.remember(fleet=State(last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})))
+            await asyncio.sleep(30)
+            (body,) = await made.objects()
+            assert conditions(await made.status())["Ready"] == ("False", "ReconciliationFailed")
+            assert body["data"]["ready"] == "False"
+            assert "bbbbbbbbbbbb" in body["data"]["message"]
+
+    play(play_it)
+
+
+def test_an_api_server_that_refuses_is_tried_again() -> None:
+    refusing = [True]
+
+    def refuse(request: simulator_faults.Request) -> simulator_faults.Fault | None:
+        return simulator_faults.failure(500) if refusing[0] else None
+
+    async def play_it() -> None:
+        async with scene(CONFIG_MAP, refuse) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(100)
+            refusing[0] = False
+            await asyncio.sleep(status_writer.RETRY + 5)
+            assert (await made.status())["health"] == "Healthy"
+
+    play(play_it)
+
+
+def test_an_upgrade_to_the_custom_kind_leaves_no_config_map_behind() -> None:
+    async def play_it() -> None:
+        async with scene(CONFIG_MAP) as made:
+            made.remember(fleet=GOOD)
+            await asyncio.sleep(30)
+            made.tasks.pop().cancel()
+            definition = definition_of_agent_statuses()
+            crd = (await made.there.people.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+            await made.there.people.create(crd, definition)
+            made.begin()
+            await asyncio.sleep(30)
+            assert await made.objects() == []
+            assert [body["status"]["health"] for body in (await made.there.people.list(AGENT_STATUS)).items] == ["Healthy"]
+            # Conditions are no reason to write: a patch of labels by somebody else changes nothing of ours.
+            await made.there.people.patch(
+                AGENT_STATUS, "gitops-ds", "default.agent", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
+            )
+
+    play(play_it)

@@ -1,0 +1,147 @@
+"""How agents stand is kept current by what the watches show, and costs nothing while nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from gitops_ds.fleet import agents
+from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, Standings
+from gitops_ds.model import names
+from gitops_ds.model.decision import HealthState
+from gitops_ds.model.deployment import PassEnded, State
+from gitops_ds.model.events.base import Decided
+from gitops_ds.model.objects import DAEMONSET, Key
+from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.simulator import virtual_time
+from tests.simulator.stand import (
+    KEY,
+    Stand,
+    daemonset,
+    play,
+    stand,
+)
+
+LOST = Key("apps", "DaemonSet", "default", "lost")
+
+
+@contextlib.asynccontextmanager
+async def standing(there: Stand, states: dict[str, State] | None = None) -> AsyncIterator[Standings]:
+    controller = there.begin()
+    await controller.synced.wait()
+    found = Standings(controller, lambda: states or {}, virtual_time.clock())
+    running = asyncio.create_task(found.run())
+    yield found
+    running.cancel()
+
+
+async def drain(changes: Changes) -> set[Key]:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            return set(await anext(changes))
+    return set()
+
+
+def test_an_agent_is_there_from_the_start_follows_every_change_and_goes() -> None:
+    async def scene() -> None:
+        async with stand(3) as there, standing(there) as found:
+            seen: list[HealthState | None] = []
+            await asyncio.sleep(1)
+            seen.append(found.agents()[0].health.state)
+            await asyncio.sleep(15)
+            seen.append(found.agents()[0].health.state)
+            await there.edit("bad")
+            await asyncio.sleep(15)
+            seen.append(found.agents()[0].health.state)
+            await there.people.delete(DAEMONSET, "default", "agent")
+            await asyncio.sleep(15)
+            assert seen == [HealthState.PROGRESSING, HealthState.HEALTHY, HealthState.FAILED]
+            assert found.agents() == ()
+
+    play(scene)
+
+
+def test_only_what_changed_is_told_and_looked_at() -> None:
+    async def scene() -> None:
+        async with stand(3) as there, standing(there) as found:
+            other = daemonset(selector={"matchLabels": {"app": "other"}})
+            other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+            await there.people.create(DAEMONSET, {**other, "metadata": {"name": "other", "namespace": "default"}})
+            await asyncio.sleep(30)
+            before = {agent.key: agent for agent in found.agents()}
+            changes = found.changed()
+            assert await drain(changes) == set()
+            await there.edit("agent:2")
+            await asyncio.sleep(30)
+            assert await drain(changes) == {KEY}
+            after = {agent.key: agent for agent in found.agents()}
+            assert {key for key in before if before[key] is not after[key]} == {KEY}
+
+    play(scene)
+
+
+def test_while_nothing_changes_nothing_is_looked_at_though_nodes_are_listed_again() -> None:
+    async def scene() -> None:
+        async with stand(3) as there, standing(there) as found:
+            await asyncio.sleep(30)
+            before = found.agents()
+            await asyncio.sleep(3600)
+            assert sum(isinstance(told, Decided) for told in there.records) > 12  # the turns of each new list
+            assert found.agents()[0] is before[0]
+
+    play(scene)
+
+
+def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
+    async def scene() -> None:
+        async with stand(3) as there, standing(there) as found:
+            await asyncio.sleep(30)
+            there.cluster.kill_node("node-1")
+            await asyncio.sleep(65)
+            (agent,) = found.agents()
+            assert (agent.health.state, agent.health.nodes[0].reason) == (HealthState.DEGRADED, "NodeNotReady")
+
+    play(scene)
+
+
+def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it() -> None:
+    async def scene() -> None:
+        states = {"fleet": State(inventory=frozenset({LOST}))}
+        async with stand(1) as there, standing(there, states) as found:
+            changes = found.changed()
+            found.hear(PassEnded(0.0, None, 0, ()))
+            await asyncio.sleep(5)
+            assert LOST in await drain(changes)
+            assert {agent.key: agent.health.state for agent in found.agents()}[LOST] is HealthState.MISSING
+            states["fleet"] = State()
+            found.hear(PassEnded(0.0, None, 0, ()))
+            await asyncio.sleep(5)
+            assert [agent.key for agent in found.agents()] == [KEY]
+
+    play(scene)
+
+
+def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
+    async def scene() -> None:
+        body = daemonset()
+        metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: "a" * 40}}
+        async with stand(1, {**body, "metadata": metadata}) as there:
+            controller = there.begin()
+            await controller.synced.wait()
+            synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
+            found = Standings(controller, dict, virtual_time.clock(), sources=lambda: synced)
+            running = asyncio.create_task(found.run())
+            changes = found.changed()
+            await asyncio.sleep(30)
+            assert agents.sync_of(found.agents()[0]) == ("Synced", "")
+            await drain(changes)
+            found.age({"pods": 10.0, "nodes": OLDEST_PICTURE + 1})
+            assert await drain(changes) == {KEY}
+            assert agents.sync_of(found.agents()[0])[0] == "Unknown"
+            assert "nodes" in agents.sync_of(found.agents()[0])[1]
+            found.age({"pods": 10.0, "nodes": 5.0})
+            assert agents.sync_of(found.agents()[0]) == ("Synced", "")
+            running.cancel()
+
+    play(scene)

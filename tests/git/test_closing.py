@@ -1,0 +1,102 @@
+"""What is left when a repository is closed, or its process killed: nothing that runs, no credentials on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.git import address, revision
+from gitops_ds.git.credentials import Credentials, Password
+from gitops_ds.git.private_directory import Private
+from gitops_ds.git.repository import Repository
+from tests import gitservers
+
+pytestmark = pytest.mark.system
+
+
+def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(tmp_path: Path) -> None:
+    async def play(port: int) -> float:
+        where = address.parse(f"https://127.0.0.1:{port}/fleet")
+        repository = Repository(where, tmp_path, Credentials(Password("secret")))
+        asking = asyncio.create_task(repository.tip(revision.Head()))
+        while not running(tmp_path):
+            await asyncio.sleep(0.02)
+        began = time.monotonic()
+        asking.cancel()
+        await repository.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+        with pytest.raises(RuntimeError):  # its thread is gone
+            await repository.tip(revision.Head())
+        return time.monotonic() - began
+
+    with gitservers.silent_server() as port:
+        assert asyncio.run(play(port)) < 10  # git's own limit is two minutes
+    assert not running(tmp_path)
+    assert not list(tmp_path.glob("access-*"))
+
+
+def test_whoever_waits_for_git_hears_that_it_was_closed(tmp_path: Path) -> None:
+    async def play(port: int) -> None:
+        repository = Repository(address.parse(f"https://127.0.0.1:{port}/fleet"), tmp_path)
+        asking = asyncio.create_task(repository.tip(revision.Head()))
+        while not running(tmp_path):
+            await asyncio.sleep(0.02)
+        await repository.close()
+        with pytest.raises(errors.SourceError):
+            await asking
+
+    with gitservers.silent_server() as port:
+        asyncio.run(play(port))
+
+
+def running(cache: Path) -> list[int]:
+    """The processes whose environment names the cache: git, and what talks for it."""
+    found = []
+    for one in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = one.name.isdigit() and (one / "environ").read_bytes()
+            if words and f"GIT_DIR={cache}".encode() in words and b"remote-https" in (one / "cmdline").read_bytes():
+                found.append(int(one.name))
+    return found
+
+
+HELD = """
+import sys, time
+from pathlib import Path
+from gitops_ds.git.private_directory import Private
+made = Private(Path(sys.argv[1]))
+(made.path / "token").write_text("secret")
+print(made.path.name, flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_kept(tmp_path: Path) -> None:
+    started = [subprocess.Popen([sys.executable, "-c", HELD, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        dead, alive = (tmp_path / (process.stdout.readline().strip() if process.stdout else "") for process in started)
+        os.kill(started[0].pid, signal.SIGKILL)
+        started[0].wait()
+        assert dead.is_dir()
+        ours = Private(tmp_path)
+        assert set(tmp_path.iterdir()) == {alive, ours.path}
+        assert (alive / "token").read_text() == "secret"
+        another = Private(tmp_path)  # in one process, too
+        assert ours.path.is_dir()
+        ours.remove()
+        another.remove()
+        assert set(tmp_path.iterdir()) == {alive}
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()

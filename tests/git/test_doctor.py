@@ -1,0 +1,98 @@
+"""What doctor tells of credentials and signatures, before the service would meet them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.client import connect
+from gitops_ds.commands.doctor import checks, result
+from gitops_ds.commands.doctor.result import Verdict
+from gitops_ds.git import address
+from gitops_ds.service import git_auth
+from gitops_ds.settings import repository as settings
+from tests import signing
+from tests.gitservers import HttpServer
+
+pytestmark = pytest.mark.system
+KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
+
+
+def trouble(told: dict[str, Any], now: float = 0.0) -> str:
+    found = settings.parse(told)
+    return asyncio.run(git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now))
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("good", ""),
+        ("another host", "known_hosts does not name git.example.com"),
+        ("a passphrase", "without a passphrase"),
+        ("a public key", "must be a private key"),
+    ],
+)
+def test_an_ssh_key_and_known_hosts_are_looked_at(tmp_path: Path, case: str, words: str) -> None:
+    key = signing.ssh_signer(tmp_path, "key").key
+    if case == "a passphrase":
+        subprocess.run(("ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", str(key)), check=True)
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{'other.example.com' if case == 'another host' else 'git.example.com'} ssh-ed25519 {KEY}\n")
+    file = f"{key}.pub" if case == "a public key" else str(key)
+    told = {"url": "git@git.example.com:a", "credentials": {"sshKeyFile": file, "knownHostsFile": str(hosts)}}
+    found = trouble(told)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_an_authority_that_expired_or_is_none_is_told(http_server: HttpServer, tmp_path: Path) -> None:
+    file = tmp_path / "ca"
+    told = {"url": "https://git.example.com/a", "credentials": {"caFile": str(file)}}
+    file.write_bytes(http_server.authority)
+    assert trouble(told) == ""
+    assert "has expired" in trouble(told, now=4e9)
+    file.write_text("no certificate")
+    assert "PEM" in trouble(told)
+
+
+def test_credentials_for_another_place_are_told() -> None:
+    told = {"url": "https://git.example.com/a", "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}]}
+    assert "none of the 1 sets of credentials is for https://git.example.com/a" in trouble(told)
+
+
+def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(http_server: HttpServer, tmp_path: Path) -> None:
+    http_server.anonymous = True
+    upstream = http_server.repository("a")
+    upstream.commit({"x.yaml": "a: 1\n"})
+    ada = signing.ssh_signer(tmp_path, "ada@example.com")
+    (tmp_path / "signers").write_bytes(ada.allowed())
+    (tmp_path / "ca").write_bytes(http_server.authority)
+    (tmp_path / "kubeconfig").write_text("{}")
+    file = tmp_path / "settings.yaml"
+
+    def lines(token: str) -> dict[str, result.Line]:
+        file.write_text(
+            f"repository:\n  url: {http_server.url}/a\n  branch: main\n"
+            f"  credentials: {{caFile: {tmp_path}/ca{token}}}\n"
+            f"  verify: {{mode: head, allowedSignersFile: {tmp_path}/signers}}\n"
+        )
+
+        async def run() -> dict[str, result.Line]:
+            connection = connect.Connection(str(tmp_path / "kubeconfig"))
+            return {line.name: line async for line in checks.examine(result.Wanted(settings=str(file), connection=connection))}
+
+        return asyncio.run(run())
+
+    missing = lines(f", tokenFile: {tmp_path}/none")
+    assert missing["credentials"].verdict is Verdict.BAD
+    assert "repository.credentials.tokenFile" in missing["credentials"].message
+    found = lines("")
+    assert found["credentials"].verdict is Verdict.OK
+    assert "is not signed" in found["signatures"].message
+    signing.commit(upstream, "2", *ada.config())
+    assert lines("")["signatures"].verdict is Verdict.OK

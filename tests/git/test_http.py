@@ -1,0 +1,258 @@
+"""A real git server over https: who gets in, what is asked of it, and what is said when it goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.git import address
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.git.credentials import (
+    Bearer,
+    Credentials,
+    Login,
+    OwnSsh,
+    Password,
+)
+from gitops_ds.git.repository import Repository
+from gitops_ds.git.revision import Branch, Revision, parse
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.repository_limits import DEFAULT, Limits
+from tests import gitservers
+from tests.gitservers import HttpServer
+
+T = TypeVar("T")
+MAIN = Branch("main")
+SIGNATURE = Signature("Bot", "bot@example.com", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def use(url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: Limits = DEFAULT) -> T:
+    async def run() -> T:
+        async with Repository(address.parse(url), cache, credentials, limits) as repository:
+            return await work(repository)
+
+    return asyncio.run(run())
+
+
+def tip(revision: Revision = MAIN) -> Callable[[Repository], Awaitable[CommitId]]:
+    return lambda repository: repository.tip(revision)
+
+
+def login(server: HttpServer, login: Login | None = None) -> Credentials:
+    return Credentials(login or Password(server.password, server.user), server.authority)
+
+
+def test_a_password_and_a_bearer_token_open_the_door(http_server: HttpServer, tmp_path: Path) -> None:
+    commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
+    for credential in (Password(http_server.password, http_server.user), Bearer(http_server.token)):
+        assert use(f"{http_server.url}/a", tmp_path, login(http_server, credential), tip()) == commit
+
+
+def test_credentials_in_the_url_are_used_and_never_kept(http_server: HttpServer, tmp_path: Path) -> None:
+    http_server.password = "hunter2"
+    commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
+    url = f"{http_server.url}/a".replace("https://", "https://bot:hunter2@")
+
+    async def work(repository: Repository) -> CommitId:
+        found = await repository.tip(MAIN)
+        await repository.fetch(found)
+        return found
+
+    assert use(url, tmp_path, Credentials(None, http_server.authority), work) == commit
+    assert all(b"hunter2" not in f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
+    assert not list(tmp_path.glob("access-*"))
+
+
+@pytest.mark.parametrize(
+    ("credential", "words"),
+    [
+        (Password("wrong-password", "bot"), "refused the credentials (401)"),
+        (Bearer("wrong-password"), "(repository.credentials)"),
+        (None, "asks for credentials"),
+    ],
+)
+def test_wrong_or_missing_credentials_say_what_to_do_and_not_what_they_were(
+    http_server: HttpServer, tmp_path: Path, credential: Login | None, words: str
+) -> None:
+    http_server.repository("a")
+    with pytest.raises(errors.SourceDenied) as caught:
+        use(f"{http_server.url}/a", tmp_path, Credentials(credential, http_server.authority), tip())
+    assert words in str(caught.value)
+    assert "wrong-password" not in str(caught.value)
+
+
+def test_a_server_without_a_known_authority_is_refused(http_server: HttpServer, tmp_path: Path) -> None:
+    http_server.repository("a")
+    with pytest.raises(errors.SourceDenied, match="not from a known authority"):
+        use(f"{http_server.url}/a", tmp_path, Credentials(Password("x")), tip())
+    assert http_server.requests == []
+
+
+def test_an_authority_that_is_no_certificate_is_named(http_server: HttpServer, tmp_path: Path) -> None:
+    with pytest.raises(errors.SourceDenied, match="certificate"):
+        use(f"{http_server.url}/a", tmp_path, Credentials(Password("x"), b"no certificate"), tip())
+
+
+def test_a_redirect_is_not_followed_so_nobody_else_gets_the_credentials(http_server: HttpServer, tmp_path: Path) -> None:
+    with gitservers.http_git_server(tmp_path / "other") as other:
+        other.repository("a").commit({"x.yaml": "a: 1\n"})
+        http_server.redirect = other.url
+        with pytest.raises(errors.SourceDenied, match="redirects"):
+            use(f"{http_server.url}/a", tmp_path / "cache", login(http_server), tip())
+        assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (403, errors.SourceDenied, "no right"),
+        (404, errors.SourceDenied, "no such repository"),
+        (429, errors.SourceUnreachable, "try again"),
+        (500, errors.SourceUnreachable, "try again"),
+        (503, errors.SourceUnreachable, "try again"),
+    ],
+)
+def test_each_status_becomes_an_error_that_says_whether_to_retry(
+    http_server: HttpServer, tmp_path: Path, status: int, kind: type[errors.SourceError], words: str
+) -> None:
+    http_server.status = status
+    with pytest.raises(kind, match=words):
+        use(f"{http_server.url}/a", tmp_path, login(http_server), tip())
+
+
+def test_a_repository_that_is_not_there(http_server: HttpServer, tmp_path: Path) -> None:
+    with pytest.raises(errors.SourceDenied, match="no such repository"):
+        use(f"{http_server.url}/nothing", tmp_path, login(http_server), tip())
+
+
+def test_a_netrc_of_the_person_is_not_read(http_server: HttpServer, tmp_path: Path) -> None:
+    http_server.password = "hunter2"
+    http_server.repository("a").commit({"x.yaml": "a: 1\n"})
+    (tmp_path / ".netrc").write_text("machine localhost login bot password hunter2\n")
+    (tmp_path / "ca.pem").write_bytes(http_server.authority)
+    program = """
+import asyncio, sys
+from pathlib import Path
+from gitops_ds import errors
+from gitops_ds.git import address
+from gitops_ds.git.credentials import Credentials
+from gitops_ds.git.repository import Repository
+from gitops_ds.git.revision import Head
+
+async def main():
+    authority = Path("ca.pem").read_bytes()
+    async with Repository(address.parse(sys.argv[1]), Path("cache"), Credentials(None, authority)) as repository:
+        try:
+            print(await repository.tip(Head()))
+        except errors.SourceDenied:
+            print("denied")
+
+asyncio.run(main())
+"""
+    words = (sys.executable, "-c", program, f"{http_server.url}/a")
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout == "denied\n", run.stderr
+
+
+def test_nothing_is_fetched_when_nothing_moved(http_server: HttpServer, tmp_path: Path) -> None:
+    upstream = http_server.repository("a")
+    http_server.anonymous = True
+    upstream.commit({"x.yaml": "a: 1\n"})
+
+    async def pass_over(repository: Repository) -> list[str]:
+        http_server.requests.clear()
+        commit = await repository.tip(MAIN)
+        await repository.fetch(commit)
+        await repository.snapshot(commit)
+        return list(http_server.requests)
+
+    async def work(repository: Repository) -> None:
+        look = ["GET /a/info/refs?service=git-upload-pack", "POST /a/git-upload-pack"]
+        assert len(await pass_over(repository)) > len(look)
+        assert await pass_over(repository) == look
+        upstream.commit({"x.yaml": "a: 2\n"})
+        assert len(await pass_over(repository)) > len(look)
+        assert await pass_over(repository) == look
+
+    use(f"{http_server.url}/a", tmp_path, login(http_server), work)
+    # A new process with the same cache fetches nothing either.
+    use(f"{http_server.url}/a", tmp_path, login(http_server), pass_over)
+    assert len(http_server.requests) == 2
+
+
+def test_an_older_commit_is_fetched_by_its_id_also_after_a_force_push(http_server: HttpServer, tmp_path: Path) -> None:
+    upstream = http_server.repository("a")
+    first = upstream.commit({"x.yaml": "a: 1\n"})
+    upstream.commit({"x.yaml": "a: 2\n"})
+
+    async def work(repository: Repository) -> str:
+        commit = await repository.tip(parse(first))
+        await repository.fetch(commit)
+        return (await repository.info(commit)).id
+
+    assert use(f"{http_server.url}/a", tmp_path, login(http_server), work) == first
+
+
+def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(http_server: HttpServer, tmp_path: Path) -> None:
+    upstream = http_server.repository("a")
+    upstream.commit({"noise": random.Random(1).randbytes(1 << 20)})
+
+    async def work(repository: Repository) -> None:
+        await repository.fetch(await repository.tip(MAIN))
+
+    with pytest.raises(errors.SourceTooLarge, match="cap on size"):
+        use(f"{http_server.url}/a", tmp_path, login(http_server), work, Limits(bytes=200_000))
+    assert sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()) < 600_000
+
+
+def test_a_push_goes_through_and_one_over_an_old_tip_does_not(http_server: HttpServer, tmp_path: Path) -> None:
+    upstream = http_server.repository("a")
+    upstream.commit({"x.yaml": "a: 1\n"})
+
+    async def work(repository: Repository) -> None:
+        old = await repository.tip(MAIN)
+        await repository.fetch(old)
+        mine = await repository.commit_files(old, {"x.yaml": b"a: 2\n"}, "mine", SIGNATURE)
+        theirs = upstream.commit({"y.yaml": "b: 1\n"})
+        with pytest.raises(errors.PushRejected):
+            await repository.push(mine, "main", old)
+        assert await repository.tip(MAIN) == theirs
+        await repository.fetch(CommitId(theirs))
+        mine = await repository.commit_files(CommitId(theirs), {"x.yaml": b"a: 2\n"}, "mine", SIGNATURE)
+        await repository.push(mine, "main", CommitId(theirs))
+        assert upstream.git("rev-parse", "main") == mine
+
+    use(f"{http_server.url}/a", tmp_path, login(http_server), work)
+
+
+def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
+    with gitservers.silent_server() as port, pytest.raises(errors.SourceUnreachable, match="within 1 s"):
+        use(f"https://127.0.0.1:{port}/a", tmp_path, Credentials(), tip(), Limits(seconds=1))
+
+
+def test_a_closed_port_and_an_unknown_host_are_unreachable(tmp_path: Path) -> None:
+    with gitservers.silent_server() as port:
+        pass
+    with pytest.raises(errors.SourceUnreachable, match="can't be reached"):
+        use(f"https://127.0.0.1:{port}/a", tmp_path, Credentials(), tip())
+    with pytest.raises(errors.SourceUnreachable, match="DNS"):
+        use("https://nowhere.invalid/a", tmp_path, Credentials(), tip())
+
+
+def test_credentials_of_the_wrong_kind_are_refused_before_anything_is_asked(http_server: HttpServer, tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="no ssh key"):
+        use(f"{http_server.url}/a", tmp_path, Credentials(OwnSsh()), tip())
+    with pytest.raises(errors.UsageError, match="line break"):
+        use(f"{http_server.url}/a", tmp_path, Credentials(Password("secret\n")), tip())
+    assert http_server.requests == []

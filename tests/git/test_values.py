@@ -1,0 +1,303 @@
+"""Texts that people and servers give us: addresses, revisions, version ranges, git's complaints."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds import errors
+from gitops_ds.git import address, error_messages, revision, semver
+from gitops_ds.git.credentials import Credentials, Password, SshKey
+from gitops_ds.git.revision import (
+    Ancestor,
+    Branch,
+    Commit,
+    Head,
+    Named,
+    Ref,
+    Reflog,
+    Semver,
+    Tag,
+)
+from gitops_ds.model.objects import CommitId
+
+A, B, C = (CommitId(c * 40) for c in "abc")
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "origin"),
+    [
+        ("https://git.example.com/a/b.git", "https://git.example.com/a/b.git", "https://git.example.com"),
+        ("https://git.example.com:8443/a", "https://git.example.com:8443/a", "https://git.example.com:8443"),
+        ("https://[::1]:8443/a", "https://[::1]:8443/a", "https://[::1]:8443"),
+        ("https://me:p%40ss@git.example.com/a", "https://git.example.com/a", "https://git.example.com"),
+        ("ssh://git@git.example.com/a", "ssh://git@git.example.com/a", "ssh://git.example.com"),
+        ("ssh://git@git.example.com:2222/a", "ssh://git@git.example.com:2222/a", "ssh://git.example.com:2222"),
+        ("git@git.example.com:team/a.git", "git@git.example.com:team/a.git", "ssh://git.example.com"),
+    ],
+)
+def test_an_address_is_what_git_gets_and_what_people_see(text: str, url: str, origin: str) -> None:
+    parsed = address.parse(text)
+    assert (parsed.url, parsed.display, parsed.origin) == (url, url, origin)
+
+
+def test_a_password_in_a_url_is_taken_out_of_it() -> None:
+    assert address.parse("https://me:p%40ss@h.example/a").login == Password("p@ss", "me")
+    assert address.parse("https://token@h.example/a").login == Password("token")
+    assert "token" not in repr(address.parse("https://token@h.example/a"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " https://h/a",
+        "--upload-pack=touch /tmp/x",
+        "-oProxyCommand=x@h:a",
+        "ssh://-oProxyCommand=touch/a",
+        "ssh://git@-oProxyCommand=touch/a",
+        "ssh://-oX@h/a",
+        "git@-oProxyCommand=x:a",
+        "git@h:--upload-pack=x",
+        "ssh://git@h/--upload-pack=x",
+        "ssh://me:secret@h/a",
+        "ext::sh -c touch% /tmp/x",
+        "fd::17",
+        "http://me:secret@h/a",
+        "git://h/a",
+        "ftp://h/a",
+        "https:///a",
+        "https://h",
+        "https://h:99999/a",
+        "https://h/a?token=secret",
+        "https://h/a#secret",
+        "https://h/a\nb",
+        "https://h$(x)/a",
+        "file://host/a",
+    ],
+)
+def test_what_is_no_address_is_refused_without_printing_secrets(text: str) -> None:
+    with pytest.raises(errors.GitopsError) as caught:
+        address.parse(text, allow_local=True)
+    assert caught.value.exit_code == 2
+    assert "me:secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["/srv/git/a", "./a", "file:///srv/git/a", "../a"])
+def test_a_local_path_is_taken_only_where_it_is_allowed(text: str) -> None:
+    with pytest.raises(errors.SourceDenied, match="allowLocal"):
+        address.parse(text)
+    assert address.parse(text, allow_local=True).url.startswith("file:///")
+
+
+def test_credentials_are_in_no_repr() -> None:
+    values = (Credentials(Password("hunter2"), b"PEM"), Credentials(SshKey(b"hunter2", b"hunter2")))
+    assert not any("hunter2" in repr(v) or "PEM" in repr(v) for v in values)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (None, Head()),
+        ("", Head()),
+        ("HEAD", Head()),
+        ("a" * 40, Commit(A)),
+        ("a" * 64, Commit(CommitId("a" * 64))),
+        ("refs/pull/420/head", Ref("refs/pull/420/head")),
+        ("release/1.2", Named("release/1.2")),
+        ("abc1234", Named("abc1234")),
+        ("origin/main", Named("origin/main")),
+        ("@", Head()),
+        ("HEAD~1", Ancestor(Head(), "~1")),
+        ("@~", Ancestor(Head(), "~")),
+        ("HEAD^^2~3", Ancestor(Head(), "^^2~3")),
+        ("v1^{}", Ancestor(Named("v1"), "^{}")),
+        ("v1.2^{commit}", Ancestor(Named("v1.2"), "^{commit}")),
+        ("a" * 40 + "~2", Ancestor(Commit(A), "~2")),
+        ("refs/tags/v1^", Ancestor(Ref("refs/tags/v1"), "^")),
+        ("@{u}", Reflog("@{u}")),
+        ("main@{upstream}~1", Ancestor(Reflog("main@{upstream}"), "~1")),
+        ("main@{2 days ago}", Reflog("main@{2 days ago}")),
+    ],
+)
+def test_a_revision_on_the_command_line(text: str | None, meant: revision.Revision) -> None:
+    assert revision.parse(text) == meant
+
+
+HOSTILE = [
+    "--upload-pack=touch x",
+    "-x",
+    "a..b",
+    "a b",
+    "a~1",
+    "a^",
+    "a:b",
+    "a@{1}",
+    "a.lock",
+    "/a",
+    "a/",
+    "a//b",
+    ".a",
+    "a\n",
+    "a*",
+    "@",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_git_could_read_as_something_else_is_refused(name: str) -> None:
+    for settings in ({"branch": name}, {"tag": name}, {"name": name}):
+        with pytest.raises(errors.UsageError, match="branch or tag"):
+            revision.from_settings(**settings)
+
+
+NO_REVISION = [name for name in HOSTILE if name not in {"a~1", "a^", "a@{1}", "@"}]
+
+
+@pytest.mark.parametrize(
+    "name", [*NO_REVISION, "--x~1", "-x@{1}", "a..b~1", "HEAD^{/fix}", ":/fix", "HEAD:file", "a@{$(x)}", "~1", "^a"]
+)
+def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
+    with pytest.raises(errors.UsageError, match="branch or tag"):
+        revision.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "meant"),
+    [
+        ({"commit": A, "name": "refs/x", "semver": "1.x", "tag": "t", "branch": "b"}, Commit(A)),
+        ({"name": "refs/x", "semver": "1.x", "tag": "t", "branch": "b"}, Ref("refs/x")),
+        ({"semver": "1.x", "tag": "t", "branch": "b"}, Semver("1.x")),
+        ({"tag": "t", "branch": "b"}, Tag("t")),
+        ({"branch": "b"}, Branch("b")),
+        ({}, Head()),
+    ],
+)
+def test_settings_are_taken_in_the_order_that_flux_has(settings: dict[str, str], meant: revision.Revision) -> None:
+    assert revision.from_settings(**settings) == meant
+
+
+REFS = {
+    "HEAD": A,
+    "refs/heads/main": A,
+    "refs/heads/both": A,
+    "refs/tags/both": B,
+    "refs/tags/v1.2.0": B,
+    "refs/tags/v1.3.0": B,
+    "refs/tags/v1.3.0^{}": C,
+    "refs/tags/v2.0.0-rc.1": A,
+    "refs/pull/1/head": C,
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "commit"),
+    [
+        (Head(), A),
+        (Branch("main"), A),
+        (Branch("v1.2.0"), None),
+        (Tag("both"), B),
+        (Tag("v1.3.0"), C),
+        (Named("both"), A),
+        (Named("v1.3.0"), C),
+        (Ref("refs/pull/1/head"), C),
+        (Ref("refs/tags/v1.3.0"), C),
+        (Semver("^1"), C),
+        (Semver("<1.3"), B),
+        (Semver("2.x"), None),
+        (Semver(">=2.0.0-0"), A),
+    ],
+)
+def test_a_revision_at_a_server(wanted: revision.Revision, commit: CommitId | None) -> None:
+    assert revision.resolve(wanted, REFS) == commit
+
+
+def test_an_unknown_revision_names_what_comes_near() -> None:
+    assert "did you mean main?" in str(revision.unknown(Branch("mian"), REFS, "https://h/a"))
+    assert "branches both, main" in str(revision.unknown(Branch("zzzz"), REFS, "https://h/a"))
+    assert "has no commit yet" in str(revision.unknown(Head(), {}, "https://h/a"))
+
+
+@pytest.mark.parametrize(
+    ("range_", "inside", "outside"),
+    [
+        ("^1.2", "1.2.0 1.9.9", "1.1.9 2.0.0 1.3.0-rc.1 2.0.0-rc.1"),
+        ("^0.2.3", "0.2.3 0.2.9", "0.3.0 0.2.2"),
+        ("^0.0", "0.0.0 0.0.9", "0.1.0"),
+        ("~1.2", "1.2.0 1.2.9", "1.3.0"),
+        ("~1", "1.0.0 1.9.0", "2.0.0"),
+        ("~1.2.3", "1.2.3 1.2.9", "1.2.2 1.3.0"),
+        (">=1 <2", "1.0.0 1.9.9", "0.9.9 2.0.0"),
+        (">=1, <2", "1.0.0", "2.0.0"),
+        (">1", "2.0.0", "1.9.9 1.0.0"),
+        ("<=1.2", "1.2.9 0.1.0", "1.3.0"),
+        ("1.x", "1.0.0 1.9.9", "2.0.0"),
+        ("1.2.*", "1.2.5", "1.3.0"),
+        ("*", "0.0.1 9.9.9", "1.0.0-rc.1"),
+        ("1.2.3", "1.2.3 v1.2.3 1.2.3+build.5", "1.2.4"),
+        ("1.2.3 || ^3", "1.2.3 3.4.5", "2.0.0"),
+        (">=1.0.0 !=1.5.0", "1.4.0", "1.5.0"),
+        (">=1.0.0-0", "1.0.0-alpha 1.0.0 2.0.0-rc.1", "0.9.9"),
+        ("^1.0.0-rc.1", "1.0.0-rc.2 1.5.0", "1.0.0-rc.0 2.0.0-rc.1"),
+    ],
+)
+def test_a_version_range(range_: str, inside: str, outside: str) -> None:
+    parsed = semver.parse(range_)
+    for text, wanted in [(t, True) for t in inside.split()] + [(t, False) for t in outside.split()]:
+        version = semver.version(text)
+        assert version is not None
+        assert semver.fits(parsed, version) is wanted, text
+
+
+@pytest.mark.parametrize("text", ["", "a", "1.2.3.4", ">=", "1 ||", "^^1", "1.2.3 foo", "!=1"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(errors.UsageError, match="range"):
+        semver.parse(text)
+
+
+def test_versions_sort_as_the_specification_says() -> None:
+    order = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0 1.0.1 1.10.0 2.0.0"
+    versions = [semver.version(t) for t in order.split()]
+    assert sorted((v for v in reversed(versions) if v), key=lambda v: v) == versions
+
+
+@given(st.text())
+def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) -> None:
+    for parse in (address.parse, revision.parse, semver.parse):
+        with contextlib.suppress(errors.UsageError, errors.SourceDenied):
+            parse(text)
+    semver.version(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "said"),
+    [
+        ("fatal: write error: No space left on device", errors.SourceError, "no space is left"),
+        ("error: file write error: File too large", errors.SourceTooLarge, "cap on size"),
+        ("fatal: detected dubious ownership in repository at '/x'", errors.SourceDenied, "another user"),
+        ("fatal: unable to access 'https://h/': Could not resolve host: h", errors.SourceUnreachable, "DNS"),
+        ("ssh: Could not resolve hostname h: Name or service not known", errors.SourceUnreachable, "DNS"),
+        ("ssh: connect to host h port 22: Connection refused", errors.SourceUnreachable, "reached"),
+        ("kex_exchange_identification: Connection closed by remote host", errors.SourceUnreachable, "reached"),
+        ("fatal: transport 'file' not allowed", errors.SourceDenied, "transport file"),
+        ("remote: Repository not found.\nfatal: repository 'https://h/a' not found", errors.SourceDenied, "no such repository"),
+        ("error: object 12: hasDotdot: contains '..'\nfatal: fsck error in packed object", errors.SourceError, "check refuses"),
+        ("error: packfile /c/p.pack cannot be accessed", errors.SourceError, "delete /cache"),
+        ("fatal: something new", errors.SourceError, "git says: something new"),
+        ("", errors.SourceError, "git says: nothing"),
+    ],
+)
+def test_each_complaint_of_git_becomes_a_sentence(words: str, kind: type[errors.SourceError], said: str) -> None:
+    error = error_messages.translate(error_messages.Failure("fetch from", "https://h/a", words, "/cache", 5))
+    assert type(error) is kind
+    assert said in str(error)
+    assert "https://h/a" in str(error)
+
+
+def test_a_sentence_holds_no_secret_and_no_control_character() -> None:
+    words = "fatal: \x1b[31mbad\x07 https://me:hunter2@h/a swordfish"
+    said = str(error_messages.translate(error_messages.Failure("read", "h", words), ("swordfish",)))
+    assert said == "can't read h: git says: bad https://h/a ***"

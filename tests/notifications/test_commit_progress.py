@@ -1,0 +1,231 @@
+"""The status of a commit: it tells the truth by stage, is never said twice, and never goes back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.forges.requests import State as Shown
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.control_requests import Suspended
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Health, HealthState, Observation, Tally
+from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed, State
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.finding import Place, refusal
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.service.notifications import commit_progress
+from gitops_ds.service.notifications.commit_progress import Courses, Stage, Step
+
+A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
+ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
+ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=Tally(updated=4, old=6))
+WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=Tally(updated=10))
+ILL = Health(HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=Tally(updated=9, node_fault=1))
+BROKEN = Health(HealthState.FAILED, "the template fails on 1 of 10 nodes", tally=Tally(old=9, template_fault=1))
+PARKED = Health(HealthState.HEALTHY, "10 of 10 available; 7 run an earlier revision", tally=Tally(updated=3, parked=7))
+TAKEN_UP_LATER = Health(HealthState.PROGRESSING, "no controller has taken up generation 2 yet", tally=Tally(updated=10))
+
+
+def agent(key: Key, commit: str, health: Health) -> Agent:
+    body = DaemonSet(key, "uid", {}, {}, (), annotations={names.COMMIT: commit})
+    return Agent(Observation(0.0, body, ()), health, State())
+
+
+def new(commit: CommitId) -> NewCommit:
+    return NewCommit(0.0, commit, "subject", "Ann")
+
+
+def wrote(key: Key) -> Applied:
+    return Applied(0.0, Change(Operation.UPDATE, key, None))
+
+
+def ended(commit: CommitId, *refusals: Refusal) -> PassEnded:
+    return PassEnded(0.0, commit, 1, refusals)
+
+
+class Forge:
+    """What a forge was told of each commit."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Stage] = {}
+        self.courses = Courses(self.known)
+        self.said: list[tuple[str, Stage]] = []
+
+    def restart(self) -> None:
+        self.courses = Courses(self.known)
+
+    def hear(self, *told: Record) -> None:
+        for record in told:
+            self.courses.hear(record)
+
+    def look(self, *agents: Agent, wanted: Sequence[Key] = (A,)) -> list[tuple[str, str, str]]:
+        """What is said now: the commit's first digit, the state, the words."""
+        due = self.courses.due(agents, frozenset(wanted))
+        for course, stage in due:
+            self.known[course.commit] = stage
+            self.courses.note(course, stage)
+            self.said.append((course.commit, stage))
+        return [(course.commit[0], stage.state.value, stage.words) for course, stage in due]
+
+
+def test_from_the_push_to_the_last_node() -> None:
+    forge = Forge()
+    forge.hear(new(ONE))
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "applying")]
+    forge.hear(wrote(A), ended(ONE))
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]  # the watch has not told of it yet
+    assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [("1", "running", "rolling out 10/10 nodes")]
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+    assert forge.look(agent(A, ONE, BROKEN)) == []  # what happens later is no fault of the commit
+
+
+def test_progress_is_told_by_tenths() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), ended(ONE))
+    for updated in range(201):
+        health = Health(HealthState.PROGRESSING, "", tally=Tally(updated=updated, old=200 - updated))
+        forge.look(agent(A, ONE, health))
+    assert [stage.words for _, stage in forge.said] == [f"rolling out {n}/200 nodes" for n in range(0, 201, 20)]
+
+
+@pytest.mark.parametrize(
+    ("health", "state", "words"),
+    [
+        (WELL, "success", "all 2 agents healthy"),
+        (ILL, "success", "rolled out on 19 nodes; ops/b: not well on 1 of 10 nodes"),
+        (ROLLING, "running", "rolling out 14/20 nodes"),
+        (PARKED, "running", "rolling out 13/20 nodes"),
+        (BROKEN, "failure", "ops/b: the template fails on 1 of 10 nodes"),
+    ],
+)
+def test_of_several_agents_the_one_that_lags_behind_counts(health: Health, state: str, words: str) -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), wrote(B), ended(ONE))
+    assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), wanted=(A, B)) == [("1", state, words)]
+
+
+def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B))
+    forge.hear(new(TWO), ended(TWO))
+    assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [("2", "success", "applied")]
+    assert forge.look(agent(A, ONE, WELL), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
+        ("1", "success", "ops/a healthy on 10 nodes")
+    ]
+
+
+def test_a_commit_that_failed_may_come_well_and_one_that_another_made_good_stays_failed() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.look(agent(A, ONE, BROKEN))
+    assert forge.look(agent(A, ONE, ROLLING)) == []
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+    forge.hear(new(TWO), wrote(A), ended(TWO))
+    forge.look(agent(A, TWO, BROKEN))
+    forge.hear(new(THREE), wrote(A), ended(THREE))
+    assert forge.look(agent(A, THREE, WELL)) == [("3", "success", "ops/a healthy on 10 nodes")]
+    assert [stage.step for commit, stage in forge.said if commit == TWO] == [Step.FAILED]
+
+
+def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.look(agent(A, ONE, ROLLING))
+    forge.hear(new(TWO), wrote(A), ended(TWO))
+    assert forge.look(agent(A, TWO, ROLLING)) == [
+        ("1", "canceled", "overtaken by 222222222222"),
+        ("2", "running", "rolling out 4/10 nodes"),
+    ]
+    forge.restart()
+    forge.hear(ended(TWO))
+    assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
+
+
+def test_what_is_not_applied_says_why_without_its_secrets() -> None:
+    forge = Forge()
+    token = "ghp_" + "a1B2" * 9
+    forge.hear(new(ONE), CommitRejected(0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)))
+    ((_, state, words),) = forge.look(agent(A, "0" * 40, WELL))
+    assert state == "failure"
+    assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
+    assert token not in words
+    forge.hear(new(TWO), wrote(A), ended(TWO, Refusal("refused", "quota", A)))
+    assert ("2", "failure", "not applied: quota") in forge.look(agent(A, TWO, WELL))
+    forge.hear(ended(TWO))
+    assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
+    forge.hear(new(THREE), Suspended(0.0, THREE, 2))
+    assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
+
+
+def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), PassFailed(0.0, "the server gave no answer", 5.0))
+    assert forge.look() == [("1", "pending", "applying")]
+    forge.hear(PassFailed(0.0, "namespaces is forbidden"))
+    assert forge.look() == [("1", "failure", "not applied: namespaces is forbidden")]
+    forge.hear(wrote(A), ended(ONE))
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+
+
+def test_after_a_restart_it_goes_on_where_it_was_and_waits_until_it_sees_the_agents() -> None:
+    forge = Forge()
+    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.look(agent(A, ONE, ROLLING))
+    forge.restart()
+    assert forge.look() == []
+    forge.hear(ended(ONE))
+    assert forge.look() == []  # nobody looked at the agents yet
+    assert forge.look(agent(A, ONE, ROLLING)) == []
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+    forge.restart()
+    forge.hear(new(ONE), ended(ONE))
+    assert forge.look(agent(A, ONE, WELL)) == []
+
+
+def test_templates_in_the_cluster_are_no_commits() -> None:
+    forge = Forge()
+    forge.hear(new(CommitId("configmap/ops/a@7")), ended(CommitId("configmap/ops/a@7")))
+    assert forge.look() == []
+
+
+HEALTHS = st.sampled_from([ROLLING, WELL, ILL, BROKEN, PARKED, TAKEN_UP_LATER])
+COMMITS = st.sampled_from([ONE, TWO, THREE])
+RECORDS = st.one_of(
+    st.builds(new, COMMITS),
+    st.builds(wrote, st.sampled_from([A, B])),
+    st.builds(ended, COMMITS),
+    st.builds(lambda commit: ended(commit, Refusal("refused", "no", A)), COMMITS),
+    st.just(PassFailed(0.0, "no")),
+    st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
+    st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
+)
+LOOKS = st.lists(st.builds(agent, st.sampled_from([A, B]), COMMITS, HEALTHS), max_size=2, unique_by=lambda one: one.key)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(RECORDS, LOOKS, st.just(None)), max_size=30))
+def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(happening: list[Record | list[Agent] | None]) -> None:
+    forge = Forge()
+    for one in happening:
+        if one is None:
+            forge.restart()
+        elif isinstance(one, Record):
+            forge.hear(one)
+        else:
+            before = len(forge.said)
+            forge.look(*one, wanted=(A, B))
+            for commit, stage in forge.said[before:]:
+                own = [agent for agent in one if agent.seen.daemonset.annotations[names.COMMIT] == commit]
+                assert stage.step is not Step.DONE or commit_progress.all_well(own)
+    for commit in (ONE, TWO, THREE):
+        stages = [stage for one, stage in forge.said if one == commit]
+        assert all(before < after for before, after in itertools.pairwise(stages))
+        assert all(stage.state is not Shown.SUCCESS for stage in stages[:-1])

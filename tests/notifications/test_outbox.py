@@ -1,0 +1,97 @@
+"""What waits to be told, and what was told: bounded, once, and the same after a restart."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds.model.events.notifications import News, Topic
+from gitops_ds.service.notifications import outbox
+from gitops_ds.service.notifications.commit_progress import Stage, Step
+from gitops_ds.service.notifications.outbox import (
+    AGAIN,
+    COMMITS,
+    IN_A_LETTER,
+    TOLD,
+    WAITING,
+    Memory,
+    Waiting,
+)
+
+
+def news(number: int, topic: Topic = Topic.COMMIT, at: float = 0.0) -> News:
+    return News(topic, at, f"news {number}", str(number), "fleet", f"{number:040x}")
+
+
+def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
+    memory = Memory()
+    assert memory.take(news(1), ["chat"])
+    assert not memory.take(news(1, at=AGAIN * 50), ["chat"])
+    assert memory.take(news(1, Topic.DRIFT), ["chat"])
+    assert not memory.take(news(1, Topic.DRIFT, AGAIN - 1), ["chat"])
+    assert memory.take(news(1, Topic.DRIFT, AGAIN), ["chat"])
+    assert not memory.take(news(1, Topic.DRIFT, 2 * AGAIN - 1), ["chat"])
+    assert [item.topic for item in memory.waiting["chat"].items] == [Topic.COMMIT, Topic.DRIFT, Topic.DRIFT]
+
+
+def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
+    memory = Memory()
+    for number in range(5_000):
+        memory.take(news(number), ["chat", "program"])
+        memory.note("fleet", f"{number:040x}", Stage(Step.DONE))
+    assert [len(one.items) for one in memory.waiting.values()] == [WAITING, WAITING]
+    assert memory.waiting["chat"].omitted == 5_000 - WAITING
+    assert (len(memory.told), len(memory.commits["fleet"])) == (TOLD, COMMITS)
+    assert len(orjson.dumps(memory.show())) < 200_000
+
+
+def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
+    waiting = Waiting()
+    for number in range(50):
+        waiting.put(news(number, Topic.FAILED if number % 10 == 9 else Topic.APPLIED))
+    letter = waiting.letter("eu-1")
+    assert (len(letter.items), letter.omitted, letter.cluster) == (IN_A_LETTER, 30, "eu-1")
+    assert sum(item.loud for item in letter.items) == 5
+    assert [int(item.mark) for item in letter.items] == sorted(int(item.mark) for item in letter.items)
+
+
+def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> None:
+    waiting = Waiting()
+    for number in range(WAITING + 7):
+        waiting.put(news(number))
+    batch, omitted = list(waiting.items), waiting.omitted
+    for number in range(1000, 1000 + 10):
+        waiting.put(news(number))  # ten of the batch give way, and are told all the same
+    waiting.sent(batch, omitted)
+    assert [int(item.mark) for item in waiting.items] == list(range(1000, 1010))
+    assert waiting.omitted == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(Topic), st.floats(0, 1e6)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(Step), st.integers(0, 10)), max_size=60),
+)
+def test_it_is_the_same_after_a_restart(heard: list[tuple[int, Topic, float]], stages: list[tuple[int, Step, int]]) -> None:
+    memory = Memory()
+    for number, topic, at in heard:
+        memory.take(news(number, topic, at), ["chat"])
+    for number, step, tenth in stages:
+        memory.note("fleet", f"{number:040x}", Stage(step, tenth))
+    again = outbox.parse(orjson.loads(orjson.dumps(memory.show())))
+    assert again.show() == memory.show()
+    assert list(again.commits.get("fleet", ())) == list(memory.commits.get("fleet", ()))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"version": "v2"},
+        {"version": "v1", "waiting": {"a": {"items": [{"topic": "x"}], "omitted": 0}}, "told": {}, "commits": {}},
+    ],
+)
+def test_what_is_not_ours_is_refused(told: dict[str, object]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        outbox.parse(told)

@@ -1,0 +1,161 @@
+"""A receiver over HTTP: signed, without redirects, with an end to waiting, and no word about where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gitops_ds.model.events.notifications import News, Topic
+from gitops_ds.service.notifications import sender
+from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.telemetry.notifications import Format, Letter
+from tests import gitservers
+
+LETTER = Letter([News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1")
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def receiver(answer: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    try:
+        yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}/services/T0/B0/the-secret-part"
+    finally:
+        await runner.cleanup()
+
+
+def settings(directory: Path, url: str, secret: str | None = None, format: Format = Format.JSON) -> ReceiverSettings:
+    (directory / "url").write_text(url + "\n")
+    if secret is not None:
+        (directory / "secret").write_text(secret)
+    return ReceiverSettings(
+        "chat", str(directory / "url"), format, secret_file=str(directory / "secret") if secret is not None else ""
+    )
+
+
+async def posted(directory: Path, answer: Answer, seconds: float = 10.0) -> sender.NotTaken:
+    """Why it was not taken."""
+    async with receiver(answer) as url:
+        with pytest.raises(sender.NotTaken) as error:
+            await sender.post(settings(directory, url), LETTER, seconds)
+    assert "the-secret-part" not in str(error.value)
+    assert "127.0.0.1" not in str(error.value)
+    return error.value
+
+
+def test_a_program_gets_signed_json(tmp_path: Path) -> None:
+    seen: list[tuple[bytes, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((await request.read(), request.headers["X-Signature"]))
+        return web.Response(status=202)
+
+    async def main() -> None:
+        async with receiver(answer) as url:
+            await sender.post(settings(tmp_path, url, "a secret\n"), LETTER)
+
+    asyncio.run(main())
+    ((body, signature),) = seen
+    assert signature == "sha256=" + hmac.new(b"a secret", body, hashlib.sha256).hexdigest()
+    document = json.loads(body)
+    assert (document["kind"], document["cluster"], document["omitted"]) == ("News", "eu-1", 3)
+    (item,) = document["items"]
+    assert (item["topic"], item["message"], item["id"]) == ("commit", LETTER.items[0].message, LETTER.items[0].id)
+
+
+def test_a_chat_gets_words_that_call_nobody(tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        assert "X-Signature" not in request.headers
+        seen.append(await request.json())
+        return web.Response(text="ok")
+
+    async def main() -> None:
+        async with receiver(answer) as url:
+            await sender.post(settings(tmp_path, url, format=Format.SLACK), LETTER)
+
+    asyncio.run(main())
+    assert seen == [{"text": "*commit* eu-1: new commit &lt;!here&gt; &amp; more\nand 3 more"}]
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        raise web.HTTPTemporaryRedirect("/elsewhere")
+
+    error = asyncio.run(posted(tmp_path, answer))
+    assert "redirect (307)" in str(error)
+    assert len(asked) == 1
+
+
+def test_a_certificate_of_nobody_we_know_is_not_accepted(tmp_path: Path) -> None:
+    key, certificate, _ = gitservers._certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def answer(request: web.Request) -> web.Response:
+        raise AssertionError
+
+    async def main() -> None:
+        async with receiver(answer, context) as url:
+            await sender.post(settings(tmp_path, url), LETTER)
+
+    with pytest.raises(sender.NotTaken, match="its certificate is not trusted"):
+        asyncio.run(main())
+
+
+def test_a_receiver_that_hangs_is_given_up(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    assert str(asyncio.run(posted(tmp_path, answer, 0.2))) == "no answer in time"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "wait"), [(429, {"Retry-After": "77"}, 77.0), (503, {"Retry-After": "9"}, 9.0), (404, {}, 0.0)]
+)
+def test_what_it_says_about_when_to_come_again_counts(tmp_path: Path, status: int, headers: dict[str, str], wait: float) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, headers=headers, text="a secret word of the receiver")
+
+    error = asyncio.run(posted(tmp_path, answer))
+    assert (str(error), error.wait) == (f"it answers {status}", wait)
+
+
+@pytest.mark.parametrize(
+    ("url", "secret", "said"),
+    [
+        ("ftp://host/x", None, "holds no address"),
+        ("https://[host/x", None, "holds no address"),
+        ("http://ho st/the-secret-part", None, "be reached|no address"),
+        ("http://127.0.0.1:1/the-secret-part", None, "it can't be reached"),
+        ("http://127.0.0.1:1/the-secret-part", " \n", "nothing is sent unsigned"),
+    ],
+)
+def test_an_address_that_is_none_is_told_without_it(tmp_path: Path, url: str, secret: str | None, said: str) -> None:
+    with pytest.raises(sender.NotTaken, match=said) as error:
+        asyncio.run(sender.post(settings(tmp_path, url, secret), LETTER))
+    assert "the-secret-part" not in str(error.value)
+
+
+def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(sender.NotTaken, match="No such file"):
+        asyncio.run(sender.post(ReceiverSettings("chat", str(tmp_path / "none")), LETTER))

@@ -1,0 +1,277 @@
+"""The part of the service that tells people, in virtual time on the simulated cluster: receivers that come and go for days."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.model.deployment import NewCommit, PassEnded
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.notifications import (
+    CONFIG_MAP_NAME,
+    News,
+    NotTold,
+    Told,
+    Topic,
+)
+from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
+from gitops_ds.service.notifications.dispatcher import Notifying
+from gitops_ds.service.notifications.outbox import IN_A_LETTER, WAITING
+from gitops_ds.service.notifications.sender import NotTaken, Surroundings
+from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.service import Service
+from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator import virtual_time
+from gitops_ds.simulator.faults import Fault, Request, failure
+from gitops_ds.telemetry.notifications import Letter
+
+CHAT = ReceiverSettings("chat", "", per_minute=6)
+PAGER = ReceiverSettings("pager", "", topics=frozenset((Topic.FAILED, Topic.APPLIED)))
+
+
+@dataclass
+class Receivers:
+    """What each took; `trouble` says why it takes nothing now."""
+
+    took: dict[str, list[tuple[float, Letter]]] = field(default_factory=dict)
+    trouble: dict[str, NotTaken] = field(default_factory=dict)
+    hanging: set[str] = field(default_factory=set)
+    tries: list[float] = field(default_factory=list)
+
+    async def post(self, settings: ReceiverSettings, letter: Letter) -> None:
+        self.tries.append(asyncio.get_running_loop().time())
+        if settings.name in self.hanging:
+            await asyncio.sleep(3600)
+        if settings.name in self.trouble:
+            raise self.trouble[settings.name]
+        self.took.setdefault(settings.name, []).append((asyncio.get_running_loop().time(), letter))
+
+    def of(self, name: str) -> list[News]:
+        return [item for _, letter in self.took.get(name, ()) for item in letter.items]
+
+
+@dataclass
+class Scene:
+    cluster: simulator.Cluster
+    client: simulator.Client
+    receivers: Receivers
+    heard: list[Record] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def service(self) -> AsyncIterator[tuple[Emit, Notifying]]:
+        """A process that leads, and what its deployer tells."""
+        service = Service(repositories=(RepositorySettings(url="https://example.com/fleet"),), notify=(CHAT, PAGER))
+        clock = virtual_time.clock()
+        around = Surroundings("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
+        part = Notifying(service, self.client, self.heard.append, around)
+        part.rest()
+        running = asyncio.create_task(part.run())
+        part.act()
+        yield part.beside(lambda _: None, 0), part
+        part.stop()
+        await running
+
+    def at(self) -> float:
+        return self.cluster.server.now()
+
+    def told(self, kind: type[Record]) -> list[Record]:
+        return [record for record in self.heard if type(record) is kind]
+
+
+def commit(number: int, at: float) -> NewCommit:
+    return NewCommit(at, CommitId(f"{number:040x}"), f"subject {number}", "Ann <ann@example.com>")
+
+
+def play(script: Callable[[Scene], Awaitable[None]], faults: simulator_faults.Faults = simulator_faults.none) -> None:
+    async def main() -> None:
+        async with simulator.Cluster() as cluster:
+            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            await script(Scene(cluster, cluster.client(faults=faults), Receivers()))
+
+    virtual_time.run(main())
+
+
+def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_nothing() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.service() as (tell, _):
+            await asyncio.sleep(60)
+            assert scene.client.count.writes == 0
+            tell(commit(1, scene.at()))
+            tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+            await asyncio.sleep(5)
+            assert [item.topic for item in scene.receivers.of("chat")] == [Topic.COMMIT, Topic.APPLIED]
+            assert [item.topic for item in scene.receivers.of("pager")] == [Topic.APPLIED]
+            assert len(scene.receivers.took["chat"]) == 1  # together
+            assert scene.client.count.writes == 1
+            for _ in range(1000):
+                tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 0, ()))
+                await asyncio.sleep(60)
+            assert scene.client.count.writes == 1
+        assert scene.client.count.writes == 1
+        assert scene.told(NotTold) == []
+
+    play(script)
+
+
+def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
+    async def script(scene: Scene) -> None:
+        scene.receivers.hanging.add("chat")
+        async with scene.service() as (tell, _):
+            tell(commit(1, scene.at()))
+            tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+            await asyncio.sleep(5)
+            assert len(scene.receivers.of("pager")) == 1
+            assert scene.receivers.of("chat") == []
+        scene.receivers.hanging.clear()
+        scene.receivers.trouble["chat"] = NotTaken("it answers 503")
+        async with scene.service() as (tell, _):
+            await asyncio.sleep(1800)
+            assert [str(record) for record in scene.told(NotTold)] == [str(scene.told(NotTold)[0])]  # said once
+            scene.receivers.trouble.clear()
+            await asyncio.sleep(700)
+            assert [item.topic for item in scene.receivers.of("chat")] == [Topic.COMMIT, Topic.APPLIED]
+            await asyncio.sleep(3600)
+        assert len(scene.receivers.of("pager")) == 1
+        assert [record.items for record in scene.told(Told) if isinstance(record, Told)] == [1, 2]
+
+    play(script)
+
+
+def test_what_was_told_is_not_told_again_after_a_restart() -> None:
+    async def script(scene: Scene) -> None:
+        for _ in range(3):
+            async with scene.service() as (tell, _):
+                tell(commit(1, scene.at()))
+                await asyncio.sleep(10)
+        assert len(scene.receivers.of("chat")) == 1
+        assert scene.client.count.writes == 1
+
+    play(script)
+
+
+def test_what_was_heard_right_before_the_end_is_told_by_whoever_comes_next() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.service() as (tell, _):
+            await asyncio.sleep(10)
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(0.1)
+        assert scene.receivers.of("chat") == []
+        async with scene.service():
+            await asyncio.sleep(10)
+        assert len(scene.receivers.of("chat")) == 1
+
+    play(script)
+
+
+def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
+    async def script(scene: Scene) -> None:
+        scene.receivers.trouble["chat"] = NotTaken("it answers 503")
+        async with scene.service() as (tell, part):
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(10)
+            part.rest()
+            await asyncio.sleep(1)
+            scene.receivers.trouble.clear()
+            tell(commit(2, scene.at()))
+            await asyncio.sleep(3600)
+            assert scene.receivers.of("chat") == []
+            async with scene.service():
+                await asyncio.sleep(10)
+                assert [item.commit for item in scene.receivers.of("chat")] == [f"{1:040x}"]
+            part.act()
+            await asyncio.sleep(60)
+            assert len(scene.receivers.of("chat")) == 1
+
+    play(script)
+
+
+def test_a_flood_is_few_messages_and_a_number() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.service() as (tell, _):
+            for number in range(600):
+                tell(commit(number, scene.at()))
+                await asyncio.sleep(1)
+            await asyncio.sleep(120)
+        took = scene.receivers.took["chat"]
+        assert sum(len(letter.items) + letter.omitted for _, letter in took) == 600
+        for start, _ in took:
+            assert sum(1 for at, _ in took if start <= at < start + 60) <= 12  # a burst, and what a minute allows
+        assert len(took) <= 6 + 12 * 6
+        assert max(len(letter.items) for _, letter in took) <= IN_A_LETTER
+        assert scene.client.count.writes <= 330
+
+    play(script)
+
+
+def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
+    async def script(scene: Scene) -> None:
+        scene.receivers.trouble["chat"] = NotTaken("it answers 500")
+        async with scene.service() as (tell, _):
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(5000)
+            gaps = [after - before for before, after in zip(scene.receivers.tries, scene.receivers.tries[1:], strict=False)]
+            assert [round(gap) for gap in gaps[:4]] == [6, 11, 21, 41]
+            assert max(gaps) <= 602
+            scene.receivers.trouble["chat"] = NotTaken("it answers 429", 2000.0)
+            await asyncio.sleep(601)
+            before = len(scene.receivers.tries)
+            await asyncio.sleep(1300)
+            assert len(scene.receivers.tries) == before
+
+    play(script)
+
+
+def test_after_a_day_nobody_wants_to_know() -> None:
+    async def script(scene: Scene) -> None:
+        scene.receivers.trouble["chat"] = NotTaken("it answers 404")
+        async with scene.service() as (tell, _):
+            for number in range(WAITING + 5):
+                tell(commit(number, scene.at()))
+            await asyncio.sleep(2 * 86_400)
+            assert [record.lost for record in scene.told(NotTold) if isinstance(record, NotTold)] == [0, WAITING + 5]
+            tries = len(scene.receivers.tries)
+            await asyncio.sleep(86_400)
+            assert len(scene.receivers.tries) == tries
+            scene.receivers.trouble.clear()
+            tell(commit(1000, scene.at()))
+            await asyncio.sleep(700)
+            assert [item.mark for item in scene.receivers.of("chat")] == ["once"]
+
+    play(script)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> None:
+    def faults(request: Request) -> Fault | None:
+        return failure(status) if request.verb == "apply" else None
+
+    async def script(scene: Scene) -> None:
+        async with scene.service() as (tell, _):
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(600)
+            assert len(scene.receivers.of("chat")) == 1
+            (complaint,) = scene.told(NotTold)
+            assert isinstance(complaint, NotTold)
+            assert CONFIG_MAP_NAME in complaint.receiver
+
+    play(script, faults)
+
+
+def test_a_memory_that_is_none_of_ours_is_begun_anew() -> None:
+    async def script(scene: Scene) -> None:
+        metadata = {"namespace": "gitops-ds", "name": CONFIG_MAP_NAME}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"news.json": '{"version": 7}'}}
+        await scene.cluster.create(CONFIG_MAP, body)
+        async with scene.service() as (tell, _):
+            tell(commit(1, scene.at()))
+            await asyncio.sleep(60)
+        assert len(scene.receivers.of("chat")) == 1
+        assert len(scene.told(NotTold)) == 1
+
+    play(script)

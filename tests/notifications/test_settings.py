@@ -1,0 +1,88 @@
+"""Who is told, as the settings say it, and where a repository's forge is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.errors import SettingsError
+from gitops_ds.forges.requests import Kind
+from gitops_ds.git import address
+from gitops_ds.model.events.notifications import Topic
+from gitops_ds.service.notifications import commit_status
+from gitops_ds.settings import notify, service
+from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
+from gitops_ds.telemetry.notifications import Format
+
+
+def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
+    assert notify.parse([{"name": "a", "urlFile": "/u"}]) == (ReceiverSettings("a", "/u"),)
+    said = {"name": "b", "urlFile": "/u", "format": "slack", "on": ["failed"], "secretFile": "/s", "maxPerMinute": 3}
+    assert notify.parse([said]) == (ReceiverSettings("b", "/u", Format.SLACK, frozenset([Topic.FAILED]), "/s", 3),)
+    with pytest.raises(SettingsError, match="a is there twice"):
+        notify.parse([{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "notify: [{name: a}]",
+        "notify: [{name: a, url: 'https://example.com'}]",
+        "notify: [{name: a, urlFile: u, on: [everything]}]",
+        "repository: {url: 'https://example.com/a', forge: {kind: github, token: abc}}",
+        "repository: {url: 'https://example.com/a', forge: {kind: github}}",
+    ],
+)
+def test_secrets_are_names_of_files_and_other_shapes_are_refused(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(line)
+    with pytest.raises(SettingsError, match=r"settings\.yaml:1:"):
+        service.read(str(file))
+
+
+def test_every_topic_is_in_the_schema() -> None:
+    from gitops_ds.checks.schema import repository_files
+
+    schema: Any = repository_files.schema("settings")
+    assert set(schema["properties"]["notify"]["items"]["properties"]["on"]["items"]["enum"]) == set(Topic)
+
+
+@pytest.mark.parametrize(
+    ("repository", "forge", "place"),
+    [
+        ("https://github.com/acme/agents.git", {"kind": "github"}, ("https://api.github.com", "acme/agents")),
+        ("git@github.com:acme/agents.git", {"kind": "github"}, ("https://api.github.com", "acme/agents")),
+        ("ssh://git@gitlab.example:2222/a/b/c", {"kind": "gitlab"}, ("https://gitlab.example/api/v4", "a/b/c")),
+        ("https://git.example:3000/acme/agents", {"kind": "gitea"}, ("https://git.example:3000/api/v1", "acme/agents")),
+        (
+            "/srv/fleet.git",
+            {"kind": "forgejo", "url": "http://127.0.0.1:3000", "project": "a/b"},
+            ("http://127.0.0.1:3000/api/v1", "a/b"),
+        ),
+        (
+            "ssh://git@git.example/x/y",
+            {"kind": "gitea", "url": "http://git.internal", "project": "a/b", "allowHttp": True},
+            ("http://git.internal/api/v1", "a/b"),
+        ),
+    ],
+)
+def test_where_the_forge_is_follows_from_the_repository(repository: str, forge: dict[str, Any], place: tuple[str, str]) -> None:
+    asked = notify.forge({"tokenFile": "/t", **forge})
+    assert asked is not None
+    found = commit_status.place(address.parse(repository, allow_local=True), asked)
+    assert (found.url, found.project) == place
+
+
+@pytest.mark.parametrize(
+    ("repository", "forge", "said"),
+    [
+        ("/srv/fleet.git", ForgeSettings(Kind.GITEA, "/t"), "is local: say where"),
+        ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "http://git.example"), "allowHttp"),
+        ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "https://user:pw@git.example"), "forge: url"),
+    ],
+)
+def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(repository: str, forge: ForgeSettings, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        commit_status.place(address.parse(repository, allow_local=True), forge)

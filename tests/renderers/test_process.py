@@ -1,0 +1,44 @@
+"""A program within its limits: what it writes and how long it takes, alone and with the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from gitops_ds.model.repository_limits import Limits
+from gitops_ds.renderers import process
+from gitops_ds.renderers.process import Ended, Means
+
+SMALL = Means(limits=Limits(seconds=30, bytes=100_000))
+
+
+def run(script: str, means: Means = SMALL) -> Ended:
+    return asyncio.run(process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means))
+
+
+def test_what_it_prints_is_its_output_and_what_it_complains_of_is_beside_it() -> None:
+    assert run("echo out; echo words >&2") == Ended(b"out\n", "words\n")
+    assert run("echo out; echo words >&2; exit 3") == Ended(b"", "words\n", failed=True)
+
+
+def test_complaints_without_end_are_ended_too() -> None:
+    assert "writes more than" in run("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa >&2 || exit; done").problem
+
+
+def test_it_sees_an_empty_home_and_no_secret_of_ours() -> None:
+    assert b"PATH=/nowhere\n" in run("/usr/bin/env").output
+    assert not set(process.environment(Path("/nowhere"), network=True)) - {*process.environment(Path()), *process._OF_NETWORK}
+
+
+def test_when_the_others_took_all_the_time_it_is_not_run(tmp_path: Path) -> None:
+    ended = run(f"echo x > {tmp_path}/ran", replace(SMALL, ends=0.0))
+    assert "was not run" in ended.problem
+    assert not (tmp_path / "ran").exists()
+
+
+def test_all_programs_of_a_snapshot_have_one_end() -> None:
+    async def ends() -> float:
+        return SMALL.timed().ends - asyncio.get_running_loop().time()
+
+    assert 100 < asyncio.run(ends()) <= 150

@@ -1,0 +1,172 @@
+"""The group `apply` of the settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.errors import SettingsError
+from gitops_ds.model.change import Drift
+from gitops_ds.model.cluster import Identity
+from gitops_ds.model.objects import Key
+from gitops_ds.plan.ignore_differences import Rule
+from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.prune import Guards, Limit, Policy
+from gitops_ds.settings import apply, service
+
+
+def test_every_key_has_its_effect() -> None:
+    found = apply.parse(
+        {
+            "prune": True,
+            "deletion": "orphan",
+            "guards": {"maxNodesLost": "5%", "maxDeletes": 3, "emptyRender": False},
+            "drift": "hold",
+            "holdFor": "2h",
+            "compareInterval": "30s",
+            "ignore": [{"paths": ["/spec/replicas"], "managers": ["vpa"], "target": {"kind": "Daemon*", "namespace": "a"}}],
+        }
+    )
+    assert found.guards == Guards(prune=True, share=0.05, deletes=Limit(number=3), empty=False, policy=Policy.ORPHAN)
+    assert (found.drift, found.hold_for, found.compare_every) == (Drift.HOLD, 7200.0, 30.0)
+    assert found.ignore == (Rule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),)
+    assert apply.parse({}).guards == Guards()
+
+
+IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", "a")
+
+
+@pytest.mark.parametrize(
+    ("told", "agent", "key", "who"),
+    [
+        ({"serviceAccount": "deployer"}, "", IN_A, "system:serviceaccount:a:deployer"),
+        ({"serviceAccount": "ops/deployer"}, "", IN_A, "system:serviceaccount:ops:deployer"),
+        ({"serviceAccount": "deployer", "agents": {"cni": "net"}}, "cni", IN_A, "system:serviceaccount:a:net"),
+        ({"serviceAccount": "deployer", "agents": {"cni": "net"}}, "log", IN_A, "system:serviceaccount:a:deployer"),
+        ({"serviceAccount": "d", "clusterServiceAccount": "ops/c"}, "", OF_CLUSTER, "system:serviceaccount:ops:c"),
+        ({"serviceAccount": "deployer"}, "", OF_CLUSTER, None),
+        ({"clusterServiceAccount": "ops/c"}, "", IN_A, None),
+        ({"serviceAccount": "d"}, "", Key("apps", "DaemonSet", "a:b", "x"), None),
+        ({"user": "ada"}, "", OF_CLUSTER, "ada"),
+    ],
+)
+def test_who_applies_what(told: dict[str, Any], agent: str, key: Key, who: str | None) -> None:
+    impersonation = apply.parse({"impersonate": told}).impersonation
+    assert impersonation is not None
+    found = impersonation.of(key, agent)
+    assert (found.user if isinstance(found, Identity) else None) == who
+
+
+def test_a_user_has_the_groups_that_are_named() -> None:
+    found = apply.parse({"impersonate": {"user": "ada", "groups": ["ops"]}, "allowCrossNamespace": True}).impersonation
+    assert found == Impersonation("ada", ("ops",), cross_namespace=True)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"user": " "},
+        {"serviceAccount": ""},
+        {"groups": ["system:masters"]},
+        {"serviceAccount": "system:admin"},
+        {"serviceAccount": "a/b/c"},
+        {"clusterServiceAccount": "name-alone"},
+        {"agents": {"cni": "A"}},
+        {"user": "ada", "serviceAccount": "deployer"},
+    ],
+)
+def test_an_identity_that_names_nobody_is_refused(told: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=r"apply\.impersonate"):
+        apply.parse({"impersonate": told})
+
+
+URLS = [{"url": "https://git.example.com/a.git"}, {"url": "https://git.example.com/b.git"}]
+
+
+def repositories(*own: dict[str, Any], **common: Any) -> tuple[Asked, ...]:
+    told = [{**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)]
+    found = service.parse({"repositories": told, "apply": common})
+    return tuple(found.asked_of(one) for one in found.repositories)
+
+
+def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_where_it_says_nothing() -> None:
+    own = {
+        "prune": False,
+        "guards": {"maxNodesLost": 1},
+        "impersonate": {"serviceAccount": "team-b/deployer"},
+        "allow": {"namespaces": ["team-b"]},
+        "allowCrossNamespace": True,
+    }
+    common = {
+        "prune": True,
+        "guards": {"maxNodesLost": "50%", "maxDeletes": 3},
+        "impersonate": {"serviceAccount": "a/b"},
+        "drift": "report",
+    }
+    a, b = repositories({}, own, **common)
+    assert (a.guards, a.impersonation) == (
+        Guards(prune=True, share=0.5, deletes=Limit(number=3)),
+        Impersonation(service_account="a/b"),
+    )
+    assert b.guards == Guards(prune=False, share=1.0, nodes=1, deletes=Limit(number=3))
+    assert b.impersonation == Impersonation(service_account="team-b/deployer", cross_namespace=True)
+    assert b.allowed.namespaces == {"team-b"}
+    assert (a.allowed.namespaces, a.drift, b.drift) == (None, Drift.REPORT, Drift.REPORT)
+    assert a.allowed.homes == b.allowed.homes == {"gitops-ds"}
+
+
+@pytest.mark.parametrize(
+    ("own", "common", "refused"),
+    [
+        (({}, {}), {"impersonate": {"serviceAccount": "deployer"}}, True),
+        (({}, {}), {"impersonate": {"serviceAccount": "ops/deployer"}}, False),
+        (({}, {}), {"impersonate": {"serviceAccount": "ops/d", "agents": {"cni": "net"}}}, True),
+        (({}, {}), {"impersonate": {"user": "ada"}}, False),
+        (({}, {}), {}, False),
+        (({}, {}), {"impersonate": {"serviceAccount": "deployer"}, "allow": {"namespaces": ["a"]}}, False),
+        (({"allow": {"namespaces": ["a"]}}, {}), {"impersonate": {"serviceAccount": "deployer"}}, True),
+        (
+            ({"allow": {"namespaces": ["a"]}}, {"allow": {"namespaces": ["b"]}}),
+            {"impersonate": {"serviceAccount": "deployer"}},
+            False,
+        ),
+        (({"impersonate": {"serviceAccount": "a/d"}}, {"impersonate": {"serviceAccount": "b/d"}}), {}, False),
+    ],
+)
+def test_two_repositories_do_not_share_the_account_of_every_namespace(own: Any, common: dict[str, Any], refused: bool) -> None:
+    if not refused:
+        assert len(repositories(*own, **common)) == 2
+        return
+    with pytest.raises(SettingsError, match=r"apply\.allow\.namespaces"):
+        repositories(*own, **common)
+
+
+def test_one_repository_may_use_the_account_of_every_namespace() -> None:
+    found = service.parse({"repository": URLS[0], "apply": {"impersonate": {"serviceAccount": "deployer"}}})
+    assert found.asked_of(found.repositories[0]).impersonation == Impersonation(service_account="deployer")
+
+
+def test_git_alone_may_steer_objects() -> None:
+    assert apply.parse({}).live_words
+    assert apply.parse({"driftFrom": "live"}).live_words
+    assert not apply.parse({"driftFrom": "git"}).live_words
+
+
+@pytest.mark.parametrize(
+    ("told", "follows"),
+    [
+        ({}, True),
+        ({"mode": "head"}, True),
+        ({"mode": "all"}, False),
+        ({"mode": "all", "forcePush": "follow"}, True),
+        ({"mode": "head", "forcePush": "refuse"}, False),
+        ({"forcePush": "refuse"}, False),
+    ],
+)
+def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(told: dict[str, str], follows: bool) -> None:
+    keys = {"allowedSignersFile": "signers"} if "mode" in told else {}
+    found = service.parse({"repository": {**URLS[0], "verify": {**told, **keys}}})
+    assert found.repositories[0].verify.follows_rewrites is follows

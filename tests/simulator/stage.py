@@ -1,0 +1,55 @@
+"""What the tests of the simulated cluster are written with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gitops_ds import simulator
+from gitops_ds.model.objects import POD, Body
+from gitops_ds.simulator import virtual_time
+
+WELL = simulator.Behaviour()
+
+Scene = Callable[[simulator.Cluster], Awaitable[None]]
+
+
+@asynccontextmanager
+async def cluster(nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any) -> AsyncIterator[simulator.Cluster]:
+    async with simulator.Cluster(behaviour, **options) as made:
+        made.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(nodes))
+        yield made
+
+
+def play(scene: Scene, nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any) -> None:
+    """The scene in virtual time."""
+
+    async def whole() -> None:
+        async with cluster(nodes, behaviour, **options) as made:
+            await scene(made)
+
+    virtual_time.run(whole())
+
+
+def pod(name: str, node: str = "", image: str = "agent:1", **spec: Any) -> dict[str, Any]:
+    """A pod as a DaemonSet's: bound to a node by its name."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": image}], **({"affinity": affinity} if node else {}), **spec},
+    }
+
+
+async def phase(of: simulator.Cluster, name: str) -> tuple[str, bool, str]:
+    """Phase, readiness, and why the first container waits."""
+    status = (await of.get(POD, "default", name))["status"]
+    waiting = next(iter(status.get("containerStatuses", ())), {}).get("state", {}).get("waiting", {})
+    return status["phase"], ready(status), waiting.get("reason", "")
+
+
+def ready(status: Body) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ()))

@@ -1,0 +1,110 @@
+"""A controller on the simulated API server, and a person beside it: what tests of the whole controller are written with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gitops_ds import simulator
+from gitops_ds.apimachinery import pods
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events import base
+from gitops_ds.model.objects import DAEMONSET, POD, Key
+from gitops_ds.simulator import virtual_time
+from tests.daemonset import world
+
+KEY = Key("apps", "DaemonSet", "default", "agent")
+BAD_IMAGE = simulator.Behaviour(faults=(simulator.Fault("bad", simulator.Trouble.NEVER_PULLED),))
+
+
+def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
+    body = world.daemonset(image, **spec)
+    return {**body, "metadata": {"name": "agent", "namespace": "default"}}
+
+
+@dataclass
+class Stand:
+    """A cluster, another client, and the controllers on it."""
+
+    cluster: simulator.Cluster
+    people: simulator.Client
+    records: list[base.Record] = field(default_factory=list)
+    hearers: list[base.Emit] = field(default_factory=list)  # they hear the records too
+    controllers: list[asyncio.Task[None]] = field(default_factory=list)
+    skew: float = 0.0  # seconds by which the controllers' clock is ahead
+
+    def begin(self, powers: Powers = Powers.FULL, client: simulator.Client | None = None, *, direct: bool = False) -> Controller:
+        """Starts a controller, as another process would; it shares the cluster's own client, or has one to itself."""
+        chance = random.Random(1).random
+        right = virtual_time.clock()
+        controller = Controller(client or self.cluster, powers, self._hear, clock=lambda: right() + self.skew, chance=chance)
+        if direct:
+            controller.place_directly()
+        self.controllers.append(asyncio.create_task(controller.run()))
+        return controller
+
+    def _hear(self, told: base.Record) -> None:
+        for hear in (self.records.append, *self.hearers):
+            hear(told)
+
+    async def kill(self) -> None:
+        """Ends all controllers where they stand."""
+        for task in self.controllers:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self.controllers.clear()
+
+    async def edit(self, image: str) -> None:
+        containers = [{"name": "agent", "image": image}]
+        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+        await self.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+
+    async def pods(self) -> Counter[tuple[str, str]]:
+        """How many pods of each node and image."""
+        found = (await self.people.list(POD)).items
+        return Counter((pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found)
+
+    async def status(self) -> dict[str, Any]:
+        found = await self.people.get(DAEMONSET, "default", "agent")
+        return dict(found.get("status") or {})
+
+
+@contextlib.asynccontextmanager
+async def stand(
+    nodes: int | Iterable[simulator.NodeSpec],
+    body: dict[str, Any] | None = None,
+    behaviour: simulator.Behaviour = BAD_IMAGE,
+    **habits: float,
+) -> AsyncIterator[Stand]:
+    async with simulator.Cluster(behaviour, habits=simulator.Habits(**habits)) as cluster:
+        cluster.add_nodes(named(range(nodes)) if isinstance(nodes, int) else nodes)
+        people = cluster.client("people")
+        await people.create(DAEMONSET, body or daemonset())
+        there = Stand(cluster, people)
+        try:
+            yield there
+        finally:
+            await there.kill()
+
+
+def named(numbers: Iterable[int], **about: Any) -> list[simulator.NodeSpec]:
+    """Nodes `node-0`, `node-1` and so on, alike but for the name."""
+    return [simulator.NodeSpec(f"node-{number}", **about) for number in numbers]
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await scene()
+
+    virtual_time.run(run())
+
+
+def each(nodes: int, image: str = "agent:1") -> dict[tuple[str, str], int]:
+    return {(f"node-{index}", image): 1 for index in range(nodes)}

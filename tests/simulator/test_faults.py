@@ -1,0 +1,267 @@
+"""What never gets well by itself: no crash, no flood, always a word that says why, and when it is over all goes on.
+
+The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled up to 12 s, and up to twice that
+by chance: after a minute each of the four kinds asks at most five times a minute, at most two requests each: 40. A turn that fails
+waits 5 ms, doubled: after a minute the next one is 40 s away, and news and the regular look can bring it at most now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events import base
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD
+from gitops_ds.simulator import faults
+from gitops_ds.simulator.faults import Fault, Request, Silence
+from tests.daemonset import world
+from tests.simulator.stand import (
+    Stand,
+    daemonset,
+    each,
+    play,
+    stand,
+)
+
+A_MINUTE_AT_MOST = 60
+TROUBLE = (base.ActionFailed, base.StatusFailed, base.WatchFailed)
+
+
+def busy() -> errors.TooManyRequests:
+    error = errors.TooManyRequests("too many requests, please try again later", 429, "TooManyRequests")
+    error.retry_after = 5.0
+    return error
+
+
+ANSWERS: dict[str, Fault] = {
+    **{str(status): faults.failure(status) for status in (400, 401, 403, 404, 409, 410, 422, 500, 503, 504)},
+    "429 with Retry-After": busy(),
+    "no answer": Silence(30),
+    "no answer, and it was done": Silence(10, done=True),
+}
+REQUESTS: dict[str, Callable[[Request], bool]] = {
+    "everything": lambda request: True,
+    "lists": lambda request: request.verb == "list",
+    "watches": lambda request: request.verb == "watch",
+    "writes": lambda request: request.verb not in faults.READS,
+    "new pods": lambda request: request.verb == "create" and request.resource == POD,
+    "deletes": lambda request: request.verb == "delete",
+    "the status": lambda request: request.subresource == "status",
+}
+
+
+async def asked_each_minute(there: Stand, minutes: int = 10) -> list[int]:
+    """The requests of each minute."""
+    counts = []
+    for _ in range(minutes):
+        there.cluster.count.reset()
+        await asyncio.sleep(60)
+        counts.append(there.cluster.count.total)
+    return counts
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("what", REQUESTS)
+def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all_goes_on(what: str, answer: str) -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await asyncio.sleep(30)
+            there.cluster.faults = lambda request: ANSWERS[answer] if REQUESTS[what](request) else None
+            there.cluster.cut_watches()
+            await there.edit("agent:2")
+            await asyncio.sleep(60)
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            told = [r for r in there.records if isinstance(r, TROUBLE)]
+            assert told or (what, answer) in UNTOLD
+            there.cluster.faults = faults.none
+            await asyncio.sleep(400)
+            assert await there.pods() == each(3, "agent:2")
+            status = await there.status()
+            assert (status["updatedNumberScheduled"], status["numberAvailable"], status["observedGeneration"]) == (3, 3, 2)
+
+    play(scene)
+
+
+UNTOLD = {
+    ("deletes", "404"),  # nothing is left to do
+    ("the status", "404"),  # a DaemonSet that is not found has no status to write: it is gone, which its watch will tell
+    ("watches", "no answer"),  # a silent watch is one of a quiet cluster
+    ("watches", "no answer, and it was done"),
+}
+
+
+def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+
+            async def break_them() -> None:
+                while True:
+                    await asyncio.sleep(0.6)
+                    patch = {"metadata": {"annotations": {"now": str(asyncio.get_running_loop().time())}}}
+                    for resource, name in ((DAEMONSET, "agent"), (POD, next(iter(await names_of(there)), ""))):
+                        if name:
+                            await there.people.patch(resource, "default", name, patch)
+                    there.cluster.cut_watches(errors.ServerFault("garbage in the stream", 500))
+
+            breaking = asyncio.create_task(break_them())
+            await asyncio.sleep(90)
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert any(isinstance(r, base.WatchFailed) and "garbage" in str(r.error) for r in there.records)
+            breaking.cancel()
+            await there.edit("agent:2")
+            await asyncio.sleep(200)
+            assert await there.pods() == each(3, "agent:2")
+
+    play(scene)
+
+
+async def names_of(there: Stand) -> list[str]:
+    return [body["metadata"]["name"] for body in (await there.people.list(POD)).items]
+
+
+def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
+    ending = errors.Forbidden("being terminated", 403, "Forbidden", ({"reason": "NamespaceTerminating"},))
+
+    async def scene() -> None:
+        async with stand(5) as there:
+            there.cluster.faults = lambda request: ending if request.verb == "create" else None
+            there.begin()
+            await asyncio.sleep(60)
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+
+    play(scene)
+
+
+def test_a_namespace_that_is_deleted_takes_everything_with_it() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            await there.people.create(NAMESPACE, {"metadata": {"name": "agents"}})
+            body = daemonset()
+            body = {**body, "metadata": {**body["metadata"], "namespace": "agents"}}
+            await there.people.create(DAEMONSET, body)
+            there.begin()
+            await asyncio.sleep(30)
+            await there.people.delete(NAMESPACE, "", "agents")
+            await asyncio.sleep(120)
+            for resource in (DAEMONSET, CONTROLLER_REVISION, POD):
+                assert {found["metadata"]["namespace"] for found in (await there.people.list(resource)).items} == {"default"}
+            assert await there.pods() == each(3)
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+
+    play(scene)
+
+
+def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            found = await there.people.get(DAEMONSET, "default", "agent")
+            there.cluster.server.put(DAEMONSET, found, spec={**found["spec"], "selector": {}})  # no API server takes it
+            there.begin()
+            await asyncio.sleep(1000)
+            assert there.cluster.count.writes == 0
+            told = [r.decision.complaint for r in there.records if isinstance(r, base.Decided)]
+            assert "non-empty selector" in told[-1]
+            there.cluster.server.put(DAEMONSET, found, spec=found["spec"])
+            await asyncio.sleep(30)
+            assert await there.pods() == each(3)
+
+    play(scene)
+
+
+def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree_on_orphans() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            twin = daemonset("twin:1")
+            await there.people.create(DAEMONSET, {**twin, "metadata": {**twin["metadata"], "name": "twin"}})
+            there.begin()
+            await asyncio.sleep(30)
+            both = {**each(3), **each(3, "twin:1")}
+            assert await there.pods() == both
+            name = (await names_of(there))[0]
+            patch = {"metadata": {"ownerReferences": None}}
+            await there.people.patch(POD, "default", name, patch, type=PatchType.MERGE)
+            await asyncio.sleep(60)
+            assert await there.pods() == both
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            owners = [pods.controller_of(body["metadata"]) for body in (await there.people.list(POD)).items]
+            assert sorted(owner.name for owner in owners if owner) == ["agent"] * 3 + ["twin"] * 3
+
+    play(scene)
+
+
+BROKEN: list[Any] = [{}, {"spec": None}, {"spec": {"template": "x"}}, {"spec": {"template": {"spec": []}}}, {"other": [1, 2]}]
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            for number, data in enumerate(BROKEN):
+                body = revisions.new(found, number)
+                metadata = {**body["metadata"], "name": f"broken-{number}", "labels": {"app": "agent"}}
+                if not owned:
+                    del metadata["ownerReferences"]
+                await there.people.create(CONTROLLER_REVISION, {**body, "metadata": metadata, "data": data})
+            there.begin()
+            for image in ("agent:1", "agent:2", "agent:1"):
+                await there.edit(image)
+                await asyncio.sleep(60)
+                assert await there.pods() == each(2, image)
+            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+
+    play(scene)
+
+
+def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> None:
+    async def scene() -> None:
+        async with stand(2) as there:
+            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            await there.people.create(CONTROLLER_REVISION, {**revisions.new(found, 1), "data": {"spec": {}}})
+            there.begin()
+            await asyncio.sleep(60)
+            assert await there.pods() == each(2)
+            assert (await there.status())["collisionCount"] == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("surge", [False, True])
+def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool) -> None:
+    async def scene() -> None:
+        strategy = world.rolling(0, 1) if surge else world.rolling(1)
+        async with stand(4, daemonset(updateStrategy=strategy, minReadySeconds=3)) as there:
+            there.begin()
+            await asyncio.sleep(30)
+            await there.edit("agent:2")
+            for hours in (24, -24, 1, -1, 0.01, -0.01, 10_000, -10_000):
+                there.skew = hours * 3600
+                assert max(await asked_each_minute(there, minutes=2)) <= A_MINUTE_AT_MOST
+            there.skew = 0.0
+            await asyncio.sleep(700)
+            assert await there.pods() == each(4, "agent:2")
+            assert (await there.status())["numberAvailable"] == 4
+
+    play(scene)
+
+
+def test_of_an_action_and_a_status_that_both_fail_both_are_told() -> None:
+    def refused(request: Request) -> Fault | None:
+        return faults.failure(500) if REQUESTS["new pods"](request) or REQUESTS["the status"](request) else None
+
+    async def scene() -> None:
+        async with stand(2) as there:
+            there.cluster.faults = refused
+            there.begin()
+            await asyncio.sleep(5)
+            assert {type(r) for r in there.records if isinstance(r, TROUBLE)} == {base.ActionFailed, base.StatusFailed}
+
+    play(scene)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from gitops_ds.simulator import virtual_time
+
+
+def test_an_hour_passes_at_once() -> None:
+    async def hour() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    began = time.monotonic()
+    assert virtual_time.run(hour()) == 3600
+    assert time.monotonic() - began < 60
+
+
+def test_timers_fire_in_their_order() -> None:
+    seen: list[str] = []
+
+    async def say(word: str, after: float) -> None:
+        await asyncio.sleep(after)
+        seen.append(word)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(say("third", 90), say("first", 1), say("second", 30))
+
+    virtual_time.run(all_of_them())
+    assert seen == ["first", "second", "third"]
+
+
+def test_waiting_for_what_cannot_come_is_an_error_that_names_the_task() -> None:
+    async def stuck() -> None:
+        task = asyncio.create_task(asyncio.Event().wait(), name="the patient one")
+        await task
+
+    with pytest.raises(virtual_time.Deadlock, match="the patient one"):
+        virtual_time.run(stuck())
+
+
+def test_the_clock_stands_still_while_a_thread_works() -> None:
+    async def work() -> float:
+        loop = asyncio.get_running_loop()
+        rival = asyncio.create_task(asyncio.sleep(3600))
+        assert await asyncio.to_thread(lambda: time.sleep(0.05) or "done") == "done"
+        rival.cancel()
+        return loop.time()
+
+    assert virtual_time.run(work()) == 0
+
+
+def test_an_error_in_a_timer_ends_the_run() -> None:
+    def broken() -> None:
+        raise KeyError("lost")
+
+    async def wait() -> None:
+        asyncio.get_running_loop().call_later(1, broken)
+        await asyncio.sleep(10)
+
+    with pytest.raises(KeyError, match="lost"):
+        virtual_time.run(wait())
+
+
+def test_a_scaled_hour_is_as_short_as_its_speed_says() -> None:
+    async def hour() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    began = time.monotonic()
+    shown = virtual_time.run(hour(), speed=36_000)
+    assert shown >= 3600
+    assert 0.1 <= time.monotonic() - began < 60
+    with pytest.raises(ValueError, match="speed must be above 0"):
+        virtual_time.run(hour_not_begun(), speed=0)
+
+
+async def hour_not_begun() -> None: ...
+
+
+def test_the_clock_shows_the_epoch_at_the_start() -> None:
+    async def look() -> float:
+        await asyncio.sleep(2.5)
+        return virtual_time.clock(1000.0)()
+
+    assert virtual_time.run(look()) == 1002.5

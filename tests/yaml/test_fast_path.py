@@ -1,0 +1,140 @@
+"""Plain YAML read line by line: what libyaml makes of it, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gitops_ds.yaml import fast_path, parser
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted(path for folder in ("examples-repo", "deploy") for path in (ROOT / folder).rglob("*.yaml"))
+
+
+def told(data: bytes) -> str:
+    """Every value with its type and order."""
+    parsed = parser.through_nodes("f", data)
+    return repr([(one.index, one.value) for one in parsed.documents]) + "".join(f"\n{one.message}" for one in parsed.findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing\n",
+        "a: 1\nb: 1.10\nc: true\nd: ~\ne:\nf: '2'\ng: \"x # y\"\n",
+        "a:\n  b:\n    c: d\n  e: f\ng: h\n",
+        "a:\n- b\n- c: d\n  e:\n  - f\n  g: h\n-   i: j\n    k: l\nm: x\n",
+        "a:\n    - b:\n        - c\n      d: e\n\n    # between\n    - f\ng:\n",
+        "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n",
+        "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
+        "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\nargs:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n",
+        "a: b c  d   \nb:   x\n",
+    ],
+)
+def test_what_most_manifests_are_made_of_is_read(text: str) -> None:
+    found = fast_path.read(text.encode())
+    assert repr(found) == told(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b\n  c\n",  # one text
+        "a: b\n  c: d\n",  # a mistake
+        "a: b\na: c\n",
+        "a: yes\n",
+        "on: b\n",
+        "a: 0644\n",
+        "a: .inf\n",
+        "a: &x b\n",
+        "a: |\n  b\n",
+        "a: 'b''c'\n",
+        'a: "b\\n"\n',
+        "a: [b: c]\n",
+        "a: b: c\n",
+        "a: b:\n",
+        "a:b\n",
+        "a\n",
+        "- a\n",
+        " a: b\n",
+        "a:\n - b\n  - c\n",
+        "a:\n  - b\nc: d\n  - e\n",
+        "a:\tb\n",
+        "a: é\n",
+        "a: b\r\n",
+        "--- a\n",
+        "a: b\n...\n",
+        "%YAML 1.1\n---\na: b\n",
+    ],
+)
+def test_what_is_not_plain_is_left_to_libyaml(text: str) -> None:
+    assert fast_path.read(text.encode()) is None
+
+
+def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None:
+    data = b"a: []\nb:\n- []\n- {}\n"
+    for _ in range(2):
+        found = fast_path.read(data)
+        assert found == [(0, {"a": [], "b": [[], {}]})]
+        value = found[0][1]
+        value["a"].append(1)
+        value["b"][0].append(1)
+        value["b"][1]["c"] = 1
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_real_files_are_read_alike(path: Path) -> None:
+    data = path.read_bytes()
+    found = fast_path.read(data)
+    assert found is None or repr(found) == told(data)
+
+
+def test_many_real_files_are_read_here() -> None:
+    """Else all of it would be in vain."""
+    assert sum(fast_path.read(path.read_bytes()) is not None for path in MANIFESTS) > len(MANIFESTS) / 2
+
+
+WORDS = [
+    "a",
+    "b",
+    "c",
+    "1",
+    "0x1F",
+    "1e3",
+    "a b",
+    "'a'",
+    '"a b"',
+    "[]",
+    "{}",
+    "[a, 'b']",
+    "[a,b]",
+    "-",
+    "--a",
+    ".5",
+    "~",
+    "null",
+    ":",
+    "a:b",
+]
+VALUES = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from("ab1 :#-.,[]{}'\"?&*!|>%@=~"), max_size=8))
+LINES = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "", "  ", "  ", "    ", " ", "      "]),
+    st.sampled_from(["", "", "", "- ", "-   "]),
+    st.sampled_from(["a: ", "b: ", "c:", "d:", "", "y: "]),
+    VALUES,
+    st.sampled_from(["", "", "", " ", " # b", "#b"]),
+)
+
+
+@given(st.lists(st.one_of(LINES, st.sampled_from(["", "---", "# a", "  # a", "..."])), max_size=8).map("\n".join))
+@example("a: - b")
+@example("a:\n  b: c\n d: e")
+@example("a:\n- b:\n c: d")
+def test_it_is_read_as_libyaml_reads_it_or_not_at_all(text: str) -> None:
+    found = fast_path.read(text.encode())
+    assert found is None or repr(found) == told(text.encode())
