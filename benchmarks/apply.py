@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import figures
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.deployment import PassEnded
@@ -165,15 +165,15 @@ async def _service(work: Path, plane: ControlPlane, change: Callable[[], None], 
         Repository(where, work.parent / "bare") as repository,
         rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster,
     ):
-        place = Place(cluster, "gitops-ds", "bench", where.display)
-        source = deployer_loop.Source(
+        place = DeployTarget(cluster, "gitops-ds", "bench", where.display)
+        source = deployer_loop.RevisionSource(
             lambda: repository.tip(revision.Head()),
             lambda c: open_repository.snapshot_of(repository, c, ""),
             repository.movement,
             prepare.prepare,
         )
         loop = deployer_loop.Loop(
-            source, place, Asked(adopt=True, patience=0.0), emit, deployer_loop.Timing(5.0, time.time, random.random)
+            source, place, ApplyOptions(adopt=True, patience=0.0), emit, deployer_loop.LoopTiming(5.0, time.time, random.random)
         )
         running = asyncio.create_task(loop.run())
         while (await ended.get()).writes:  # until a pass finds everything done

@@ -102,9 +102,9 @@ async def rollout(nodes: int) -> None:
 
 
 @asynccontextmanager
-async def controlled(nodes: int) -> AsyncIterator[simulator.Cluster]:
+async def controlled(nodes: int) -> AsyncIterator[simulator.SimulatedCluster]:
     """A simulated cluster with our controller."""
-    async with simulator.Cluster() as cluster, asyncio.TaskGroup() as group:
+    async with simulator.SimulatedCluster() as cluster, asyncio.TaskGroup() as group:
         cluster.add_nodes(simulator.NodeSpec(f"node-{number:04d}") for number in range(nodes))
         clock = virtual_time.clock()
         controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=clock, chance=random.Random(1).random)
@@ -113,7 +113,7 @@ async def controlled(nodes: int) -> AsyncIterator[simulator.Cluster]:
         controller.stop()
 
 
-async def change(cluster: simulator.Cluster, image: str, enough: int) -> None:
+async def change(cluster: simulator.SimulatedCluster, image: str, enough: int) -> None:
     """Makes or changes the DaemonSet, and waits until so many nodes run it."""
     body = rollouts.daemonset(image)
     if image == "1":

@@ -69,7 +69,7 @@ class TimedOut(GitopsError):
     exit_code = 1
 
 
-class RolloutFailed(GitopsError):
+class FailedRollout(GitopsError):
     """What was waited for can't come any more without another commit."""
 
     exit_code = 1

@@ -14,7 +14,7 @@ from gitops_ds.apimachinery import quantities
 from gitops_ds.model.objects import Body
 
 if TYPE_CHECKING:  # a large module, of which a check needs nothing else
-    from gitops_ds.model.decision import Room
+    from gitops_ds.model.decision import FreeCapacity
 
 Port = tuple[str, str, int]  # protocol, host IP, port
 Amounts = Mapping[str, int]
@@ -57,7 +57,7 @@ def host_ports(spec: Body) -> Iterator[Port]:
                 yield port.get("protocol") or "TCP", port.get("hostIP") or _EVERYWHERE, number
 
 
-def misfit(asked: Amounts, ports: Iterable[Port], room: Room) -> str:
+def misfit(asked: Amounts, ports: Iterable[Port], room: FreeCapacity) -> str:
     """Why a pod has no room on a node, in the scheduler's words; empty when it has."""
     if any(clash(mine, theirs) for mine in ports for theirs in room.ports):
         return "node(s) didn't have free ports for the requested pod ports"

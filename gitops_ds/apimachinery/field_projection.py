@@ -78,13 +78,13 @@ class _Pod(TypedDict, total=False):
     status: _PodStatus
 
 
-class _Node(TypedDict, total=False):
+class _NodeFields(TypedDict, total=False):
     metadata: _Metadata
     spec: _Spec
     status: _NodeStatus
 
 
-class _Page(TypedDict, Generic[T], total=False):
+class _ListPage(TypedDict, Generic[T], total=False):
     metadata: Any
     items: list[T]
 
@@ -96,7 +96,7 @@ class _Event(TypedDict, Generic[T], total=False):
 
 Decode = Callable[[bytes], Any]
 
-_pods = Decoder(_Page[_Pod]).decode
+_pods = Decoder(_ListPage[_Pod]).decode
 _SAID = ("Ready", "PodScheduled")
 
 
@@ -110,5 +110,5 @@ def _page_of_pods(text: bytes) -> Any:
 
 
 # Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it is something else.
-PAGES: Mapping[Resource, Decode] = {POD: _page_of_pods, NODE: Decoder(_Page[_Node]).decode}
-EVENTS: Mapping[Resource, Decode] = {POD: Decoder(_Event[_Pod]).decode, NODE: Decoder(_Event[_Node]).decode}
+PAGES: Mapping[Resource, Decode] = {POD: _page_of_pods, NODE: Decoder(_ListPage[_NodeFields]).decode}
+EVENTS: Mapping[Resource, Decode] = {POD: Decoder(_Event[_Pod]).decode, NODE: Decoder(_Event[_NodeFields]).decode}

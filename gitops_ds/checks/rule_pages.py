@@ -16,7 +16,7 @@ _LINK = re.compile(r"https?://\S+")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RulePage:
     """A page as text, and what its sections hold."""
 
     text: str
@@ -26,16 +26,16 @@ class Page:
 
 
 @cache
-def of(rule: str) -> Page | None:
+def of(rule: str) -> RulePage | None:
     """The page of a rule; None for a rule that has none."""
     file = resources.files(__package__).joinpath("pages", f"{rule}.md")
     return read(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-def read(text: str) -> Page:
+def read(text: str) -> RulePage:
     """A page's parts."""
     parts = _SECTION.split(text)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     examples = {name: tuple(_YAML.findall(body)) for name, body in sections.items()}
     links = tuple(_LINK.findall(sections.get("Sources", "")))
-    return Page(text, examples.get("Wrong", ()), examples.get("Right", ()), links)
+    return RulePage(text, examples.get("Wrong", ()), examples.get("Right", ()), links)

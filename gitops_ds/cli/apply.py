@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli import options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.deployer.reconcile import Asked
+    from gitops_ds.deployer.reconcile import ApplyOptions
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Record
 
@@ -50,7 +50,7 @@ async def _apply(given: dict[str, Any]) -> int:
     repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
     snapshot = await open_repository.snapshot(repository, given["revision"], committed=True)
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
-    target = commands_apply.Target(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
+    target = commands_apply.ApplyTarget(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
     if given["revision"] is None and (more := await uncommitted_changes.of(repository, snapshot)):
         options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])
     if given["dry_run"]:
@@ -67,12 +67,12 @@ async def _apply(given: dict[str, Any]) -> int:
     return 0
 
 
-def _asked(given: dict[str, Any]) -> Asked:
+def _asked(given: dict[str, Any]) -> ApplyOptions:
     """The options; a commit that is named may be an older one."""
     from gitops_ds.deployer import reconcile
     from gitops_ds.plan import prune
 
-    return reconcile.Asked(
+    return reconcile.ApplyOptions(
         prune.Guards(prune=given["prune"]),
         given["adopt"],
         given["force_conflicts"],

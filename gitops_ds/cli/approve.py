@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.service_requests import Found, Where
+    from gitops_ds.commands.service_requests import StateObject, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -32,7 +32,7 @@ def approve(**given: Any) -> int:
 async def _approve(given: dict[str, Any]) -> int:
     from gitops_ds.model import names
 
-    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]})

@@ -13,10 +13,10 @@ from gitops_ds.cli import check_output, options
 
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
-    from gitops_ds.commands.check.result_cache import Memory
-    from gitops_ds.commands.check.run import Checked
+    from gitops_ds.commands.check.result_cache import ResultCache
+    from gitops_ds.commands.check.run import CheckResult
     from gitops_ds.model.snapshot import Snapshot
-    from gitops_ds.pipeline.open_repository import Named
+    from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.report.findings import Report
 
 _OUTPUT = f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
@@ -88,7 +88,7 @@ async def _check(given: dict[str, Any]) -> int:
         file_filter.inside(files, repository),
         datetime.now(UTC).date(),
         _baseline(given["baseline"]),
-        None if given["no_cache"] else result_cache.Memory.of(repository),
+        None if given["no_cache"] else result_cache.ResultCache.of(repository),
         open_repository.standing(repository) if repository.directory is not None and given["revision"] is None else None,
     )
     if asked.fix and asked.standing is None:
@@ -121,11 +121,11 @@ class _Asked:
     """What a check is asked: the command line, and what it stands for. `standing` is the work tree; None: a revision is meant."""
 
     given: dict[str, Any]
-    repository: Named
+    repository: RepositoryRef
     names: frozenset[str]
     today: date
     baseline: frozenset[str]
-    memory: Memory | None
+    memory: ResultCache | None
     standing: Snapshot | None
 
     @property
@@ -151,10 +151,10 @@ class _Asked:
 async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
     """The report, the files that it is of, and those of them that hold no object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
-    from gitops_ds.model.cached_results import Known
+    from gitops_ds.model.cached_results import CachedResults
 
     given, memory = asked.given, asked.memory
-    wanted = run.Wanted(
+    wanted = run.CheckOptions(
         given["clusters"],
         given["namespace"],
         given["base"],
@@ -162,11 +162,11 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
         given["inventory"],
         _connection(given) if given["live"] or given["require_live"] else None,
         require_live=given["require_live"],
-        known=memory.load() if memory else Known(),
+        known=memory.load() if memory else CachedResults(),
     )
     sides = await run.sides(asked.repository, given["revision"], wanted, asked.standing)
 
-    def judged(head: Snapshot) -> Checked:
+    def judged(head: Snapshot) -> CheckResult:
         found = suppress.without(run.of(sides.with_head(head), wanted), asked.today, asked.baseline)
         return file_filter.only(found, asked.names)
 
@@ -190,7 +190,7 @@ def _connection(given: dict[str, Any]) -> Connection:
     return connect.Connection(given["kubeconfig"], given["context"])
 
 
-def _fixed(asked: _Asked, checked: Checked, judged: Callable[[Snapshot], Checked]) -> Checked:
+def _fixed(asked: _Asked, checked: CheckResult, judged: Callable[[Snapshot], CheckResult]) -> CheckResult:
     """The check of the files that were mended."""
     from gitops_ds.commands.check import autofix
 

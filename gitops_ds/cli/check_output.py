@@ -17,12 +17,12 @@ from gitops_ds.model.plural import counted
 if TYPE_CHECKING:
     from gitops_ds.commands.check import run
     from gitops_ds.commands.check.autofix import Fixed
-    from gitops_ds.commands.check.run import Checked
+    from gitops_ds.commands.check.run import CheckResult
     from gitops_ds.model.finding import Finding
     from gitops_ds.model.impact import NodeImpact
     from gitops_ds.model.snapshot import Snapshot
-    from gitops_ds.redaction.report import Secrets
-    from gitops_ds.report.findings import About, Changed, Replacement, Report, RuleText
+    from gitops_ds.redaction.report import ReportSecrets
+    from gitops_ds.report.findings import Replacement, Report, ReportContext, ReportedChange, RuleText
 
 FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 
@@ -40,18 +40,18 @@ def parsed(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple
     return tuple(wanted) or (("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),)
 
 
-def write(report: Report, about: About, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
+def write(report: Report, about: ReportContext, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
     """Tells the report in every way that is wanted. Raises UsageError where a file can't be written, Refused for a link."""
     from gitops_ds.report import findings, formats, text
 
     for format, file in wanted:
         if file:
-            _into(file, formats.written(formats.Format(format), report, about))
+            _into(file, formats.written(formats.ReportFormat(format), report, about))
         elif format == "text":
             for line, colour in text.lines(report):
                 click.echo(click.style(line, fg=colour) if colour else line)
         else:
-            click.echo(formats.written(formats.Format(format), report, about).encode(), nl=False)
+            click.echo(formats.written(formats.ReportFormat(format), report, about).encode(), nl=False)
     if all(file for _, file in wanted):
         names = ", ".join(file for _, file in wanted)
         options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
@@ -70,7 +70,7 @@ def _into(file: str, text: str) -> None:
         raise click.UsageError(f"-o …={file}: {error.strerror}") from None
 
 
-def _summarize(report: Report, about: About) -> None:
+def _summarize(report: Report, about: ReportContext) -> None:
     """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too many, and all of it is lost."""
     from gitops_ds.report import markdown
 
@@ -102,7 +102,7 @@ def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
     options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in told), quiet=quiet)
 
 
-def _hidden(checked: Checked, told: Sequence[Finding]) -> Secrets:
+def _hidden(checked: CheckResult, told: Sequence[Finding]) -> ReportSecrets:
     """The secrets in the objects that something is said about, and in those of the same files."""
     from gitops_ds.redaction import report as redaction_report
 
@@ -112,14 +112,14 @@ def _hidden(checked: Checked, told: Sequence[Finding]) -> Secrets:
     return redaction_report.found_in(held.body for held in objects if held.key in keys or held.origin.base.file in files)
 
 
-def fixable(checked: Checked, *, tried: Sequence[bool]) -> tuple[int, int]:
+def fixable(checked: CheckResult, *, tried: Sequence[bool]) -> tuple[int, int]:
     """How many findings have a safe fix, and how many a proposal; none of a kind that was tried."""
     fixes = [finding.fix for finding in checked.findings if finding.fix]
     safe = sum(fix.safe for fix in fixes)
     return (0 if tried[0] else safe), (0 if tried[1] else len(fixes) - safe)
 
 
-def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False) -> Report:
+def report(checked: CheckResult, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False) -> Report:
     """The report of a check; names of files are relative to `root` in the repository.
 
     `with_fixes`: also how the files would change.
@@ -134,7 +134,7 @@ def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), wi
     found = findings.report(
         checked.findings,
         {path.as_posix(): data for path, data in checked.snapshot.files.items()},
-        (findings.Checked(cluster, held.key, held.origin.base.file) for cluster, held in objects),
+        (findings.CheckedObject(cluster, held.key, held.origin.base.file) for cluster, held in objects),
         hidden=_hidden(checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]),
         root=root,
         suppressed=checked.suppressed,
@@ -146,26 +146,26 @@ def report(checked: Checked, root: str, *, fixable: tuple[int, int] = (0, 0), wi
     return findings.with_changes(found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ())
 
 
-def _replacements(checked: Checked) -> Mapping[Finding, tuple[Replacement, ...]]:
+def _replacements(checked: CheckResult) -> Mapping[Finding, tuple[Replacement, ...]]:
     from gitops_ds.commands.check import autofix
 
     return autofix.replacements(checked)
 
 
-def _drift(checked: Checked) -> Sequence[tuple[str, list[str]]]:
+def _drift(checked: CheckResult) -> Sequence[tuple[str, list[str]]]:
     from gitops_ds.commands.check import diff
 
     return diff.drift_lines(checked)
 
 
-def _changed(group: run.Changed) -> Changed:
+def _changed(group: run.ClusterChange) -> ReportedChange:
     from gitops_ds.commands.check import diff
-    from gitops_ds.report.findings import Changed
+    from gitops_ds.report.findings import ReportedChange
 
     def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
         return len({name for change in group.changes for name in names(change.nodes)})
 
-    return Changed(
+    return ReportedChange(
         group.clusters,
         tuple("\n".join(diff.lines(change, group)) for change in group.changes),
         nodes(lambda impact: impact.gained),
@@ -176,15 +176,15 @@ def _changed(group: run.Changed) -> Changed:
     )
 
 
-def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
+def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> ReportContext:
     """What is known of the run: versions, commit, and where the CI shows files and logs."""
     from gitops_ds import __version__
     from gitops_ds.model.finding import Severity
-    from gitops_ds.report.findings import About
+    from gitops_ds.report.findings import ReportContext
 
     formats = {format for format, _ in given["output"]}
     commit = snapshot.commit
-    told = About(
+    told = ReportContext(
         version=__version__,
         key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
         scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
@@ -199,7 +199,7 @@ def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> About:
     return _about_job(told, commit.id if commit else "") if in_job else told
 
 
-def _about_job(told: About, commit: str) -> About:
+def _about_job(told: ReportContext, commit: str) -> ReportContext:
     from gitops_ds.commands import ci_event
     from gitops_ds.forges import ci_environment
 

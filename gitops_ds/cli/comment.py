@@ -38,12 +38,12 @@ def comment(**given: Any) -> int:
 async def _comment(given: dict[str, Any]) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import pull_request_comment
-    from gitops_ds.forges.requests import Kind
+    from gitops_ds.forges.requests import ForgeKind
     from gitops_ds.model.finding import Severity
 
-    wanted = pull_request_comment.Wanted(
+    wanted = pull_request_comment.CommentOptions(
         given["report"],
-        Kind(given["forge"]) if given["forge"] else None,
+        ForgeKind(given["forge"]) if given["forge"] else None,
         given["url"],
         given["project"],
         given["number"] or 0,

@@ -32,15 +32,15 @@ pull_request = options.together(
 def asked(given: dict[str, Any]) -> Proposal:
     """What the options say. Raises UsageError where they contradict each other."""
     from gitops_ds.commands.git_commit import Proposal
-    from gitops_ds.forges.requests import Kind
+    from gitops_ds.forges.requests import ForgeKind
     from gitops_ds.service import forge_discovery
 
     if (given["push"] or given.get("pull_request")) and given["only_print"]:
         raise click.UsageError("--print goes neither with --push nor with --pull-request")
     forge = None
     if given.get("pull_request"):
-        kind = Kind(given["forge"]) if given["forge"] else None
-        forge = forge_discovery.Named(kind, given["url"], given["project"], given["allow_http"])
+        kind = ForgeKind(given["forge"]) if given["forge"] else None
+        forge = forge_discovery.NamedForge(kind, given["url"], given["project"], given["allow_http"])
     return Proposal(given["branch"], given["push"], given["author"], forge, given["signoff"])
 
 

@@ -26,18 +26,18 @@ def doctor(**given: Any) -> int:
 async def _doctor(given: dict[str, Any]) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands.doctor import checks, result
-    from gitops_ds.commands.doctor.result import Verdict
+    from gitops_ds.commands.doctor.result import CheckVerdict
 
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     repository = given["repository"] or given["directory"]
-    wanted = result.Wanted(repository, given["path"], given["settings"], given["cluster"], connection)
+    wanted = result.DoctorOptions(repository, given["path"], given["settings"], given["cluster"], connection)
     lines = []
-    colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.BAD: "red"}
+    colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}
     async for line in checks.examine(wanted):
         lines.append(line)
-        if given["output"] == "text" and not (given["quiet"] and line.verdict is Verdict.OK):
+        if given["output"] == "text" and not (given["quiet"] and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])
             click.echo(f"{verdict}  {line.name}: {line.message}" + (f"; {line.advice}" if line.advice else ""))
     if given["output"] == "json":
         options.show_json(checks.as_json(lines))
-    return 1 if any(line.verdict is Verdict.BAD for line in lines) else 0
+    return 1 if any(line.verdict is CheckVerdict.BAD for line in lines) else 0

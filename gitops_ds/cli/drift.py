@@ -42,7 +42,7 @@ async def _drift(given: dict[str, Any]) -> int:
 
     named = open_repository.named(given["directory"], given["path"], given["allowed"])
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = apply.Target(given["cluster"], given["namespace"], connection)
+    target = apply.ApplyTarget(given["cluster"], given["namespace"], connection)
     found = await drift_commit.look(named, target)
     if given["name"]:
         short = agents.named(given["name"])
@@ -50,7 +50,9 @@ async def _drift(given: dict[str, Any]) -> int:
         found = {key: one for key, one in found.items() if key.is_daemonset and key.name == short and space in ("", key.namespace)}
     if given["push"] or given["only_print"]:
         ((key, one),) = found.items() if len(found) == 1 else (_nothing(given["name"], found),)
-        done = await drift_commit.take(named, key, one, drift_commit.Asked(target, given["reason"], commit_options.asked(given)))
+        done = await drift_commit.take(
+            named, key, one, drift_commit.DriftCommitOptions(target, given["reason"], commit_options.asked(given))
+        )
         commit_options.show(given, "Drift", done, named.display)
         return 0
     _show(found, given)

@@ -9,7 +9,7 @@ import click
 from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.service_requests import Found, Where
+    from gitops_ds.commands.service_requests import StateObject, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -35,7 +35,7 @@ async def _hold(given: dict[str, Any]) -> int:
 
     commit = await open_repository.commit_named(given["commit"], given["directory"])
 
-    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body = await service.hold(cluster, where, found.id, commit)
@@ -50,7 +50,7 @@ async def _release(given: dict[str, Any]) -> int:
 
     commit = await open_repository.commit_named(given["commit"], given["directory"])
 
-    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body = await service.release(cluster, where, found.id, commit)

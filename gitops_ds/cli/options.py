@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from gitops_ds.pipeline.open_repository import Named
+    from gitops_ds.pipeline.open_repository import RepositoryRef
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -138,7 +138,7 @@ def say(text: str, *, quiet: bool = False) -> None:
         click.echo(findings.harmless_block(text), err=True)
 
 
-def tell_tree(repository: Named, *, quiet: bool) -> None:
+def tell_tree(repository: RepositoryRef, *, quiet: bool) -> None:
     """Says that the whole work tree is meant, where a command that names no directory runs below its root."""
     root = repository.directory
     if root is not None and root != Path.cwd().resolve():

@@ -41,8 +41,8 @@ async def _plan(given: dict[str, Any]) -> int:
     options.tell_tree(repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"]))
     snapshot = await open_repository.snapshot(repository, given["revision"])
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = apply.Target(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
-    asked = reconcile.Asked(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
+    target = apply.ApplyTarget(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
+    asked = reconcile.ApplyOptions(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
     made = await apply.plan(repository, snapshot, target, asked)
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (

@@ -9,7 +9,7 @@ import click
 from gitops_ds.cli import options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.service_requests import Found, Where
+    from gitops_ds.commands.service_requests import StateObject, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
@@ -28,7 +28,7 @@ def reconcile(**given: Any) -> int:
 async def _reconcile(given: dict[str, Any]) -> int:
     from gitops_ds.model import names
 
-    async def work(cluster: Cluster, where: Where, found: Found) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body, value = await service.request(cluster, where, found.id)

@@ -26,7 +26,7 @@ async def _restart(given: dict[str, Any]) -> int:
 
     proposal = commit_options.asked(given)
     named = open_repository.named(given["directory"], given["path"], given["allowed"])
-    wanted = commands_restart.Asked(given["name"], given["namespace"], given["cluster"], given["reason"], proposal)
+    wanted = commands_restart.RestartOptions(given["name"], given["namespace"], given["cluster"], given["reason"], proposal)
     done, key = await commands_restart.restart(named, wanted)
     commit_options.show(given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name})
     return 0

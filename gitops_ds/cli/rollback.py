@@ -39,7 +39,7 @@ async def _rollback(given: dict[str, Any]) -> int:
     agent = fleet_agents.find(agents, given["name"], given["namespace"])
     fleet_agents.check_in_git(agent)
     named = open_repository.named(given["directory"], given["path"], given["allowed"])
-    asked = commands_rollback.Asked(
+    asked = commands_rollback.RollbackOptions(
         given["to_revision"], given["to_commit"], given["reason"], given["cluster"], commit_options.asked(given)
     )
     done = await commands_rollback.roll_back(named, agent, asked)

@@ -10,11 +10,11 @@ import click
 from gitops_ds.cli import options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.service_requests import Found, Where
+    from gitops_ds.commands.service_requests import StateObject, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
-    Work = Callable[[Cluster, Where, Found], Awaitable[tuple[Body, str]]]
+    Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
 
 service = options.together(
     options.option("-C", "--repository", "directory", help="The repository that the service follows; default: the one around you."),

@@ -34,7 +34,7 @@ async def _support_dump(given: dict[str, Any]) -> int:
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     file = Path(given["file"] or f"gitops-ds-support-{moment}.tar.gz")
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    wanted = collect.Wanted(connection.state_namespace, given["settings"])
+    wanted = collect.DumpOptions(connection.state_namespace, given["settings"])
     dump = await collect.local(wanted)
     try:
         async with connect.opened(connection) as cluster:

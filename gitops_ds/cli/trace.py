@@ -61,10 +61,10 @@ async def _items(entries: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
 
     named = open_repository.named(given["directory"], given["path"])
     if named.where is None:
-        return await commands_trace.traced(entries, commands_trace.Git())
+        return await commands_trace.traced(entries, commands_trace.CommitLookup())
     try:
         async with open_repository.opened(named) as repository:
-            return await commands_trace.traced(entries, commands_trace.Git(repository, named.path))
+            return await commands_trace.traced(entries, commands_trace.CommitLookup(repository, named.path))
     except errors.SourceError as error:
         options.say(f"authors are not shown: {error}")
-        return await commands_trace.traced(entries, commands_trace.Git())
+        return await commands_trace.traced(entries, commands_trace.CommitLookup())

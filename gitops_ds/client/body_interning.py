@@ -12,7 +12,7 @@ class _Held(dict[str, Any]):
     __slots__ = ("__weakref__",)
 
 
-class Shelf:
+class BodyCache:
     """The bodies that somebody still holds. They are never changed: a new version is another body."""
 
     def __init__(self) -> None:

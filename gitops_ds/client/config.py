@@ -24,7 +24,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.client import kubeconfig as reader
-from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.kubeconfig import KubeconfigEntry
 
 TOKEN_KEPT_SECONDS = 10.0
 RENEWED_SECONDS_BEFORE_END = 20.0
@@ -32,7 +32,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(slots=True)
-class Access:
+class ClientConfig:
     """A server's address, its TLS context (None over plain http), the proxy, and the header that says who we are.
 
     `who` names the credentials in messages: "context prod of /home/me/.kube/config".
@@ -40,8 +40,8 @@ class Access:
 
     who: str
     tls: ssl.SSLContext | None
-    _found: Found
-    _ask: Callable[[], Found]
+    _found: KubeconfigEntry
+    _ask: Callable[[], KubeconfigEntry]
     _clock: Callable[[], float] = time.time
     _asked_at: float = float("-inf")
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -98,7 +98,7 @@ class Access:
         self._found = found
 
 
-def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> Access:
+def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> ClientConfig:
     """The access that kubectl would take: the file named, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
 
     Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in it, an unreadable certificate.
@@ -111,7 +111,7 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
         arguments = ["file", file, *([] if context is None else [context])]
     ask = functools.partial(_asked, who, arguments)
     found = ask()
-    return Access(who, _tls(found, who), found, ask)
+    return ClientConfig(who, _tls(found, who), found, ask)
 
 
 def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
@@ -138,8 +138,8 @@ def command(arguments: list[str]) -> list[str]:
     return [sys.executable, "-P", reader.__file__, *arguments]
 
 
-def _asked(who: str, arguments: list[str]) -> Found:
-    return Found(**_answer(who, arguments)["found"])
+def _asked(who: str, arguments: list[str]) -> KubeconfigEntry:
+    return KubeconfigEntry(**_answer(who, arguments)["found"])
 
 
 def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _tls(found: Found, who: str) -> ssl.SSLContext | None:
+def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
     if not found.host.startswith("https"):
         return None
     if found.authority is not None and not found.authority.strip():  # or else the system's authorities would be trusted
@@ -181,7 +181,7 @@ def _tls(found: Found, who: str) -> ssl.SSLContext | None:
     return tls
 
 
-def _identify(tls: ssl.SSLContext, found: Found, who: str) -> None:
+def _identify(tls: ssl.SSLContext, found: KubeconfigEntry, who: str) -> None:
     """Shows this client certificate from the next connection on."""
     if found.certificate is None:
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gitops_ds import errors
 from gitops_ds.client.fence import Fence
-from gitops_ds.client.request_counter import Tally
+from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
 
@@ -31,7 +31,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def fenced(connection: Connection, fence: Fence, tally: Tally) -> AsyncIterator[tuple[Cluster, Cluster]]:
+async def fenced(connection: Connection, fence: Fence, tally: RequestCounter) -> AsyncIterator[tuple[Cluster, Cluster]]:
     """The cluster behind a fence, and the same without one, with connections of its own: for the lease, and for word to the leader.
 
     `tally` counts the requests of the first.

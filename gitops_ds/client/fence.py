@@ -14,7 +14,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.model.cluster import EVERYTHING, Applied, Cluster, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import (
+    EVERYTHING,
+    ApplyResult,
+    Cluster,
+    Identity,
+    Listing,
+    PatchType,
+    Propagation,
+    Selection,
+    WatchEvent,
+)
 from gitops_ds.model.objects import Body, Resource
 
 
@@ -106,7 +116,9 @@ class Fenced:
         async with self._fence.passing():
             return await self._cluster.replace(resource, body)
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         """Raises NotLeading as well."""
         async with self._fence.passing():
             return await self._cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)

@@ -49,7 +49,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class Watching:
     """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with no new one in between.
 
     `fruitless`: the number of watches in a row, up to now, that ended without an event.
@@ -70,11 +70,11 @@ class Returning:
     fruitless: int = 0
 
 
-State = Start | Following | Returning
+InformerState = Start | Watching | Returning
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WatchEnded:
     """The watch ended after so many seconds: by the server, or with an error.
 
     `silent_for`: seconds since the last list, event or bookmark; `had_events`: whether this watch brought an event or a bookmark.
@@ -101,42 +101,42 @@ class Failing:
     retry_in: float
 
 
-Heard = Listing | Ended | WorldVersion | ClusterError
-Told = Listing | WatchEvent | WorldVersion | Failing
-Sink = Callable[[Told], None]
+Heard = Listing | WatchEnded | WorldVersion | ClusterError
+InformerEvent = Listing | WatchEvent | WorldVersion | Failing
+Sink = Callable[[InformerEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """Where to go on, what to tell (None: nothing), and the seconds to wait before."""
 
-    state: State
-    told: Told | None = None
+    state: InformerState
+    told: InformerEvent | None = None
     wait: float = 0.0
 
 
-def step(state: State, heard: Heard, chance: float) -> Step:
+def step(state: InformerState, heard: Heard, chance: float) -> Transition:
     """The next state. `chance` is a number in [0, 1) that spreads the retries of many watchers."""
     match heard:
         case Listing(version=version):
-            return Step(Following(version, state.failures, fruitless=state.fruitless), heard)
+            return Transition(Watching(version, state.failures, fruitless=state.fruitless), heard)
         case WorldVersion(version=version):
             followed = _version(state)
             if _is_before(version, followed):
-                return Step(Start(state.failures))
-            return Step(Following(followed, state.failures, resumed=True, fruitless=state.fruitless), heard)
-        case Ended():
+                return Transition(Start(state.failures))
+            return Transition(Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), heard)
+        case WatchEnded():
             return _after_watch(state, heard, chance)
         case Expired():
             # A server that was restarted remembers no older version, but it answers: so it is listed at once.
             wait = _delay(state.failures, chance) if state.failures and not _resumed(state) else 0.0
-            return Step(Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait)
+            return Transition(Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait)
         case ClusterError():
             wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
-            return Step(_after_error(state), Failing(heard, wait), wait)
+            return Transition(_after_error(state), Failing(heard, wait), wait)
 
 
-def _after_watch(state: State, ended: Ended, chance: float) -> Step:
+def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Transition:
     """The watch goes on where it ended, unless it seems not to work: then the objects are listed."""
     steady = ended.lasted >= STEADY_AFTER
     failures = 0 if steady else state.failures
@@ -146,12 +146,12 @@ def _after_watch(state: State, ended: Ended, chance: float) -> Step:
     if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
         wait = 0.0 if steady else _delay(failures + 1, chance, LONGEST_RELIST)
         told = Failing(ended.error, wait) if ended.error is not None else None
-        return Step(Start(failures + (not steady), fruitless), told, wait)
+        return Transition(Start(failures + (not steady), fruitless), told, wait)
     if ended.error is not None:
-        return step(Following(_version(state), failures, _resumed(state), fruitless), ended.error, chance)
+        return step(Watching(_version(state), failures, _resumed(state), fruitless), ended.error, chance)
     if steady:
-        return Step(Returning(_version(state)))
-    return Step(Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance))
+        return Transition(Returning(_version(state)))
+    return Transition(Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance))
 
 
 async def run(
@@ -169,7 +169,7 @@ async def run(
     `asking` is called right before a list or the world's version is asked for: what was written by then is in the answer.
     """
     clock = asyncio.get_running_loop().time
-    state: State = Start()
+    state: InformerState = Start()
     proved = clock()  # when the objects were last known to be up to date
 
     async def hear(heard: Heard) -> None:
@@ -193,7 +193,7 @@ async def run(
                 case Returning():
                     asking()
                     await hear(WorldVersion(await _world_version(cluster, resource, which)))
-                case Following(version=version):
+                case Watching(version=version):
                     began, error, had_events = clock(), None, False
                     try:
                         async for event in cluster.watch(resource, version, which):
@@ -202,7 +202,7 @@ async def run(
                     except ClusterError as caught:
                         error = caught
                     state = replace(state, version=version)
-                    await hear(Ended(clock() - began, error, clock() - proved, had_events))
+                    await hear(WatchEnded(clock() - began, error, clock() - proved, had_events))
         except ClusterError as error:
             await hear(error)
 
@@ -211,7 +211,7 @@ V = TypeVar("V")
 Listener = Callable[[tuple[WatchEvent, ...]], None]
 
 
-class Store(Generic[V]):
+class InformerStore(Generic[V]):
     """The objects of one informer: `hear` is for its one writer, everything else for readers.
 
     `parse` makes of a body what shall be kept. A listener is told what changed, also when a new list shows it: an object that
@@ -241,7 +241,7 @@ class Store(Generic[V]):
         if self.failing is not None and not self.synced.is_set():
             raise self.failing.error
 
-    def hear(self, told: Told) -> None:
+    def hear(self, told: InformerEvent) -> None:
         """Takes what the informer tells."""
         self._tried.set()
         changes: tuple[WatchEvent, ...] = ()
@@ -333,20 +333,20 @@ def _names(key: Key) -> dict[str, str]:
     return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
 
 
-def _version(state: State) -> str:
+def _version(state: InformerState) -> str:
     return "" if isinstance(state, Start) else state.version
 
 
-def _resumed(state: State) -> bool:
-    return isinstance(state, Following) and state.resumed
+def _resumed(state: InformerState) -> bool:
+    return isinstance(state, Watching) and state.resumed
 
 
-def _after_error(state: State) -> State:
+def _after_error(state: InformerState) -> InformerState:
     failures = state.failures + 1
     match state:
         case Start():
             return Start(failures, state.fruitless)
-        case Following(version=version) | Returning(version=version):
+        case Watching(version=version) | Returning(version=version):
             return Returning(version, failures, state.fruitless)
 
 

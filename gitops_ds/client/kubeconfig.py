@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KubeconfigEntry:
     """One cluster and one user.
 
     `header` is the Authorization header, `expires` its or the certificate's end in seconds since 1970; `token_file` is where the
@@ -61,7 +61,7 @@ class Errors(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def of_file(files: str, context: str | None) -> Found:
+def of_file(files: str, context: str | None) -> KubeconfigEntry:
     """What kubectl would take from these files (a list as in KUBECONFIG); exec plugins and identity providers are asked."""
     from kubernetes.client import Configuration
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
@@ -101,7 +101,7 @@ def _token_file(user: Any) -> str | None:
     return str(Path(user.path).absolute().parent / user["tokenFile"])
 
 
-def of_pod(account: Path) -> Found:
+def of_pod(account: Path) -> KubeconfigEntry:
     """What the account of the pod that we run in may do; `account` is the directory that the kubelet fills."""
     from kubernetes.client import Configuration
     from kubernetes.config.incluster_config import InClusterConfigLoader
@@ -112,10 +112,10 @@ def of_pod(account: Path) -> Found:
     return _found(configuration, token_file=token)
 
 
-def _found(configuration: Any, **credentials: Any) -> Found:
+def _found(configuration: Any, **credentials: Any) -> KubeconfigEntry:
     header = configuration.get_api_key_with_prefix("BearerToken")
     secure = configuration.host.startswith("https")
-    return Found(
+    return KubeconfigEntry(
         host=configuration.host.rstrip("/"),
         header=header.strip() if header else None,
         authority=_text(configuration.ssl_ca_cert) if secure else None,

@@ -1,7 +1,7 @@
 """Who leads: what a candidate makes of the lease it sees, and what it may write. Pure; every time is of the candidate's own clock.
 
 Clocks are never compared. A lease counts as held as long as its spec changed within its duration by the watcher's clock, whatever
-times stand in it; its holder stops `Timing.renew_deadline` after it *sent* the last renewal that was taken. The holder's time began
+times stand in it; its holder stops `LeaseTiming.renew_deadline` after it *sent* the last renewal that was taken. The holder's time began
 before anybody could see that renewal, and is the shorter one: so there are never two, as long as no clock runs faster than another
 by duration / renew_deadline.
 
@@ -30,17 +30,17 @@ _RELEASED = 1  # the duration that a released lease is left with, as client-go d
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTiming:
     """In seconds: how long others leave a lease alone, how long its holder goes on without a renewal, and how often it renews."""
 
     duration: float = 10.0
     renew_deadline: float = 7.0
     retry: float = 2.0
 
-    def stretched(self, latency: float) -> Timing:
+    def stretched(self, latency: float) -> LeaseTiming:
         """The times where a request takes so many seconds: a renewal that is one retry late, and its successor, fit in."""
         factor = max(1.0, (3 * latency + 2 * self.retry) / self.renew_deadline)
-        return Timing(self.duration * factor, self.renew_deadline * factor, self.retry)
+        return LeaseTiming(self.duration * factor, self.renew_deadline * factor, self.retry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Candidate:
     namespace: str
     lease: str
     me: str
-    timing: Timing = field(default_factory=Timing)
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
     body: Body | None = None
     version: str = ""
     since: float = -math.inf

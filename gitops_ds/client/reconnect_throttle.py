@@ -14,7 +14,7 @@ SLOWLY = 30.0  # seconds
 A_SECOND = 16.0  # requests
 
 
-class Pace:
+class ReconnectThrottle:
     """For one API server. `clock` gives seconds that never go back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

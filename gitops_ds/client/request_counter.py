@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestCounter:
     """How many were sent, and by method and code (empty: no answer) what came back."""
 
     sent: int = 0

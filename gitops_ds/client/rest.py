@@ -27,12 +27,22 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.apimachinery import field_projection, revisions
 from gitops_ds.client import status_errors
-from gitops_ds.client.body_interning import Shelf
-from gitops_ds.client.config import Access
-from gitops_ds.client.reconnect_throttle import Pace
-from gitops_ds.client.request_counter import Tally
+from gitops_ds.client.body_interning import BodyCache
+from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.reconnect_throttle import ReconnectThrottle
+from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import (
+    EVERYTHING,
+    ApplyResult,
+    EventType,
+    Identity,
+    Listing,
+    PatchType,
+    Propagation,
+    Selection,
+    WatchEvent,
+)
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 
 PAGE = 500
@@ -70,11 +80,11 @@ class HttpCluster:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         user_agent: str = "gitops-ds",
         *,
         guard: Callable[[], None] = lambda: None,
-        tally: Tally | None = None,
+        tally: RequestCounter | None = None,
     ) -> None:
         """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise.
 
@@ -87,9 +97,9 @@ class HttpCluster:
         self._watch_session: aiohttp.ClientSession | None = None
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
-        self._tally = tally or Tally()
-        self._pace = Pace(time.monotonic)
-        self._shelf = Shelf()
+        self._tally = tally or RequestCounter()
+        self._pace = ReconnectThrottle(time.monotonic)
+        self._shelf = BodyCache()
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pools."""
@@ -216,14 +226,16 @@ class HttpCluster:
             _Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), _as_stored(resource, body), _AS_US)
         )
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         """The object after a server-side apply, with the warnings of the reply."""
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
         path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
         async with self._send(_Request("PATCH", path, body, query, {"Content-Type": _APPLY})) as reply:
-            return Applied(await self._parsed(reply), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
+            return ApplyResult(await self._parsed(reply), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""

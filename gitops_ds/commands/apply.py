@@ -24,13 +24,13 @@ from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan import planner
-from gitops_ds.plan.options import Terms
+from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import report
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ApplyTarget:
     """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection.
 
     `force_local`: an apply goes on also beside a running service that wants another commit.
@@ -44,7 +44,7 @@ class Target:
     force_local: bool = False
 
 
-def prepared(snapshot: Snapshot, target: Target) -> Prepared:
+def prepared(snapshot: Snapshot, target: ApplyTarget) -> Prepared:
     """The bundle for the target's cluster with its findings."""
     return prepare.prepare(snapshot, cluster=target.cluster, namespace=target.namespace)
 
@@ -60,22 +60,24 @@ def deployable(found: Prepared) -> Prepared:
     )
 
 
-def _with_content(found: Prepared, repository: open_repository.Named, snapshot: Snapshot, asked: reconcile.Asked) -> Prepared:
+def _with_content(
+    found: Prepared, repository: open_repository.RepositoryRef, snapshot: Snapshot, asked: reconcile.ApplyOptions
+) -> Prepared:
     """The same; raises UsageError where there is nothing, unless that may mean to delete what was there."""
     if not asked.guards.prune:
         run.require_content(repository.display_path, snapshot, (found,))
     return found
 
 
-def owner_of(found: Prepared, repository: open_repository.Named) -> str:
+def owner_of(found: Prepared, repository: open_repository.RepositoryRef) -> str:
     """The id under which the repository owns objects in that cluster."""
     return state_store.identity(found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name)
 
 
 @asynccontextmanager
 async def drafted(
-    repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked
-) -> AsyncIterator[tuple[reconcile.Place, reconcile.Draft]]:
+    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions
+) -> AsyncIterator[tuple[reconcile.DeployTarget, reconcile.PreparedPlan]]:
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
     found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
     async with connect.opened(target.connection.naming(target.cluster), found.bundle.cluster) as cluster:
@@ -83,7 +85,9 @@ async def drafted(
         yield place, await reconcile.draft(place, found.bundle, snapshot.commit, asked)
 
 
-async def plan(repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked) -> Plan:
+async def plan(
+    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions
+) -> Plan:
     """What an apply would do; against an inventory or generated nodes where there is no cluster."""
     if target.inventory is None and target.simulate is None:
         async with drafted(repository, snapshot, target, asked) as (_, draft):
@@ -98,12 +102,12 @@ async def plan(repository: open_repository.Named, snapshot: Snapshot, target: Ta
     stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")
     # A file holds no inventory: what carries our label stands for it.
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
-    terms = Terms(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, inventory=ours)
+    terms = PlanContext(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, inventory=ours)
     return planner.plan(found.bundle, live, terms)
 
 
 async def apply(
-    repository: open_repository.Named, snapshot: Snapshot, target: Target, asked: reconcile.Asked, emit: Emit
+    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions, emit: Emit
 ) -> tuple[Plan, PassEnded]:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the last, without consent."""
     async with drafted(repository, snapshot, target, asked) as (place, draft):
@@ -115,7 +119,7 @@ async def apply(
         return draft.plan, ended
 
 
-async def refuse_beside_a_service(place: reconcile.Place, snapshot: Snapshot) -> None:
+async def refuse_beside_a_service(place: reconcile.DeployTarget, snapshot: Snapshot) -> None:
     """Raises Refused where a running service would take the commit back: it follows the repository and wants another commit.
 
     As `argocd app sync --local` beside an automatic sync policy: https://github.com/argoproj/argo-cd/issues/3614
@@ -133,7 +137,7 @@ async def refuse_beside_a_service(place: reconcile.Place, snapshot: Snapshot) ->
     )
 
 
-async def _refuse_going_back(repository: open_repository.Named, draft: reconcile.Draft) -> None:
+async def _refuse_going_back(repository: open_repository.RepositoryRef, draft: reconcile.PreparedPlan) -> None:
     last, commit = draft.state.last_attempted, draft.commit
     if last is None or commit is None or last == commit.id:
         return
@@ -146,6 +150,8 @@ async def _refuse_going_back(repository: open_repository.Named, draft: reconcile
         raise object_reader.rewound(repository.display, last, commit.id)
 
 
-def _place(cluster: Cluster, repository: open_repository.Named, found: Prepared, target: Target) -> reconcile.Place:
+def _place(
+    cluster: Cluster, repository: open_repository.RepositoryRef, found: Prepared, target: ApplyTarget
+) -> reconcile.DeployTarget:
     owner = owner_of(found, repository)
-    return reconcile.Place(cluster, target.connection.state_namespace, owner, repository.identity, repository.path)
+    return reconcile.DeployTarget(cluster, target.connection.state_namespace, owner, repository.identity, repository.path)

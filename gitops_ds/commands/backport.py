@@ -12,7 +12,7 @@ from gitops_ds.apimachinery import defaults
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, Member, Path
+from gitops_ds.model.objects import CommitId, Key, ListMember, Path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
@@ -25,7 +25,7 @@ from gitops_ds.yaml.provenance import lookup
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackportOptions:
     """Which template shall come back (None: whatever the commit renders), from which commit (None: nobody noted one)."""
 
     key: Key
@@ -35,7 +35,7 @@ class Wanted:
     namespace: str = ""
 
 
-def files(snapshot: Snapshot, wanted: Wanted) -> Mapping[PurePosixPath, bytes] | None:
+def files(snapshot: Snapshot, wanted: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
     """The changed files; None where a difference is more than a value written in one place."""
     manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
     if manifest is None or wanted.template is None:
@@ -89,7 +89,7 @@ def _indices(body: Any, path: Path) -> Path | None:
     """The path with places instead of the names of list members."""
     found: list[str | int] = []
     for step in path:
-        if isinstance(step, Member):
+        if isinstance(step, ListMember):
             at = next((i for i, item in enumerate(body) if isinstance(item, Mapping) and str(item.get("name")) == step), None)
             if at is None:
                 return None

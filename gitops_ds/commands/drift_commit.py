@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.commands import apply, backport, git_commit
-from gitops_ds.commands.apply import Target
+from gitops_ds.commands.apply import ApplyTarget
 from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.deployer import reconcile
 from gitops_ds.model.bundle import Manifest
@@ -21,22 +21,22 @@ from gitops_ds.render import bundle as rendering
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DriftCommitOptions:
     """Where to look, why the commit is written, and what becomes of it."""
 
-    target: Target
+    target: ApplyTarget
     reason: str = ""
     proposal: Proposal = field(default_factory=Proposal)
 
 
-async def look(named: open_repository.Named, target: Target) -> Mapping[Key, Drifted]:
+async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
     """What somebody changed since it was applied, by object; as the branch's tip sees it. Writes nothing."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
-    async with apply.drafted(named, snapshot, target, reconcile.Asked()) as (_, draft):
+    async with apply.drafted(named, snapshot, target, reconcile.ApplyOptions()) as (_, draft):
         return draft.plan.drifted
 
 
-async def take(named: open_repository.Named, key: Key, drifted: Drifted, asked: Asked) -> Proposed:
+async def take(named: open_repository.RepositoryRef, key: Key, drifted: Drifted, asked: DriftCommitOptions) -> Proposed:
     """The commit that takes the drift of one object into Git.
 
     Raises Refused where a difference is more than a value that is written in one place.
@@ -58,7 +58,7 @@ async def take(named: open_repository.Named, key: Key, drifted: Drifted, asked: 
         return await git_commit.propose(repository, asked.proposal, build)
 
 
-def _edited(snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: Target) -> Mapping[PurePosixPath, bytes]:
+def _edited(snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: ApplyTarget) -> Mapping[PurePosixPath, bytes]:
     manifest = _find(snapshot, key, target)
     files = backport.edited(snapshot, manifest, changes)
     where = ", ".join(show_path(change.path) for change in changes[: drift.SHOWN])
@@ -70,7 +70,7 @@ def _edited(snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], targ
     return files
 
 
-def _find(snapshot: Snapshot, key: Key, target: Target) -> Manifest:
+def _find(snapshot: Snapshot, key: Key, target: ApplyTarget) -> Manifest:
     found = rendering.render(snapshot, cluster=target.cluster, namespace=target.namespace).manifests.get(key)
     if found is None:
         raise errors.Refused(f"Git does not name {key} any more")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import access
-from gitops_ds.forges.access import Access
+from gitops_ds.forges.access import ForgeAccess
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.requests import Opening
 from gitops_ds.git import identity, revision
@@ -36,7 +36,7 @@ class Proposal:
     branch: str | None = None
     push: bool = False
     author: str | None = None
-    forge: forge_discovery.Named | None = None
+    forge: forge_discovery.NamedForge | None = None
     signoff: bool = False
 
 
@@ -51,7 +51,7 @@ class Proposed:
 
 
 @asynccontextmanager
-async def opened(named: open_repository.Named, proposal: Proposal) -> AsyncIterator[Repository]:
+async def opened(named: open_repository.RepositoryRef, proposal: Proposal) -> AsyncIterator[Repository]:
     """The repository to write to. Raises UsageError for a push to the branch that is checked out there."""
     async with open_repository.opened(named) as repository:
         if named.directory is not None and proposal.forge is not None:
@@ -84,13 +84,13 @@ async def propose(repository: Repository, proposal: Proposal, build: Callable[[C
     return Proposed(commit, branch, await repository.show(commit), link)
 
 
-def _access(repository: Repository, named: forge_discovery.Named) -> Access:
+def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeAccess:
     """Raises UsageError where the forge can't be told, or there is no token for it."""
     found = forge_discovery.find(repository.address, named)
-    return Access(found.kind, found.url, access.token(found.kind, os.environ), found.project)
+    return ForgeAccess(found.kind, found.url, access.token(found.kind, os.environ), found.project)
 
 
-async def _opened(repository: Repository, forge: Access, commit: CommitId, target: str) -> str:
+async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:
     """Where the pull request of the commit is shown. Its branch is named by the commit, so that there is never a second one."""
     branch = f"gitops-ds/{commit[:12]}"
     await repository.push(commit, branch, None)
@@ -99,7 +99,7 @@ async def _opened(repository: Repository, forge: Access, commit: CommitId, targe
         return await there.open(Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."))
 
 
-def signature(named: open_repository.Named, proposal: Proposal) -> Signature:
+def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signature:
     """Who writes the commit, now. Raises UsageError for an author that is none."""
     now = datetime.now(UTC).replace(microsecond=0)
     if proposal.author is None:

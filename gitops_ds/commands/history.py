@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults, revisions
 from gitops_ds.commands import backport
-from gitops_ds.commands.backport import Wanted
+from gitops_ds.commands.backport import BackportOptions
 from gitops_ds.fleet.agents import Agent, when
 from gitops_ds.git.commit_writer import Why
 from gitops_ds.git.repository import Repository
@@ -80,7 +80,7 @@ def revision_before(agent: Agent) -> Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class RestoringCommit:
     """A commit that brings a template back, and how: it reverts one commit, restores files of an older one, or edits values."""
 
     commit: CommitId
@@ -94,7 +94,7 @@ class WayBack:
         return f"restores the files of {self.restores[:12]}" if self.restores else "edits the values that differ"
 
 
-async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: Wanted, why: Why) -> WayBack:
+async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: Why) -> RestoringCommit:
     """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else the agent's files as they were.
 
     A template that no commit made (somebody changed the cluster by hand) is written into the agent's own file, comments kept.
@@ -119,10 +119,12 @@ async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: W
     edited = {_in_repository(inside, path): data for path, data in files.items()}
     commit = await repository.commit_files(tip, edited, message, why.by)
     await _verify(repository, inside, commit, wanted)
-    return WayBack(commit)
+    return RestoringCommit(commit)
 
 
-async def _by_history(repository: Repository, inside: str, tip: CommitId, goal: tuple[Wanted, CommitId], why: Why) -> WayBack:
+async def _by_history(
+    repository: Repository, inside: str, tip: CommitId, goal: tuple[BackportOptions, CommitId], why: Why
+) -> RestoringCommit:
     wanted, target = goal
     await repository.fetch(target)
     then, now = [await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)]
@@ -141,10 +143,10 @@ async def _by_history(repository: Repository, inside: str, tip: CommitId, goal: 
     if commit is None:
         commit = await repository.restore(tip, target, [_in_repository(inside, path) for path in changed], why)
     await _verify(repository, inside, commit, wanted)
-    return WayBack(commit, single, None if single else target)
+    return RestoringCommit(commit, single, None if single else target)
 
 
-def _folder(snapshot: Snapshot, wanted: Wanted) -> PurePosixPath:
+def _folder(snapshot: Snapshot, wanted: BackportOptions) -> PurePosixPath:
     """What belongs to the agent: its folder under agents/, else the one file that holds it."""
     manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
     if manifest is None:
@@ -178,7 +180,7 @@ def _in_repository(inside: str, path: PurePosixPath) -> str:
     return (PurePosixPath(inside) / path).as_posix()
 
 
-async def _verify(repository: Repository, inside: str, commit: CommitId, wanted: Wanted) -> None:
+async def _verify(repository: Repository, inside: str, commit: CommitId, wanted: BackportOptions) -> None:
     """Renders the commit: the template must be the one that was asked for."""
     if wanted.template is None:
         return

@@ -11,23 +11,23 @@ from typing import Final
 from gitops_ds import __version__, errors
 from gitops_ds.commands import ci_event
 from gitops_ds.forges import access, ci_environment, requests
-from gitops_ds.forges.ci_environment import Surroundings
+from gitops_ds.forges.ci_environment import CiEnvironment
 from gitops_ds.forges.client import Clock, Forge, Posted
-from gitops_ds.forges.requests import Kind, State, Status
+from gitops_ds.forges.requests import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import comment_data, comment_page, findings, markdown
-from gitops_ds.report.comment_page import Page
+from gitops_ds.report.comment_page import CommentPage
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CommentOptions:
     """What is asked for. What is empty is taken from the CI's environment; `only` is `comment`, `status` or empty for both."""
 
     report: str
-    kind: Kind | None = None
+    kind: ForgeKind | None = None
     url: str = ""
     project: str = ""
     number: int = 0
@@ -46,33 +46,33 @@ class Task:
     `number` is 0 where the pull request has to be found by `branch`, or where there is none. `status` is None where none is wanted.
     """
 
-    kind: Kind
+    kind: ForgeKind
     url: str
     project: str
-    page: Page
+    page: CommentPage
     marker: str
     sha: str = ""
     number: int = 0
     branch: str = ""
     run: tuple[int, ...] = ()
     comment: bool = True
-    status: Status | None = None
+    status: CommitStatus | None = None
 
     @property
     def name(self) -> str:
         """The pull request, for people."""
-        return f"{self.project}{'!' if self.kind is Kind.GITLAB else '#'}{self.number}"
+        return f"{self.project}{'!' if self.kind is ForgeKind.GITLAB else '#'}{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommentResult:
     """What was done, in words, and what was refused."""
 
     told: tuple[str, ...]
     refused: tuple[errors.ForgeError, ...]
 
 
-def task(wanted: Wanted, environ: Mapping[str, str]) -> Task:
+def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
     """What to do, by options, environment and report. Raises UsageError where something is missing or does not fit."""
     page = _page(wanted.report)
     around = _around(wanted, ci_environment.read(environ, ci_event.event(environ)))
@@ -85,10 +85,10 @@ def task(wanted: Wanted, environ: Mapping[str, str]) -> Task:
         raise errors.UsageError("which commit is meant? Name --number, or --sha with the whole id")
     status = None
     if wanted.only != "comment":
-        state = State.FAILURE if page.loud(wanted.fail_on) else State.SUCCESS
+        state = StatusState.FAILURE if page.loud(wanted.fail_on) else StatusState.SUCCESS
         told = findings.told(page.count) if any(page.count.values()) else "no findings"
-        pipeline = str(around.run[0]) if around.kind is Kind.GITLAB and around.run else ""
-        status = Status(wanted.status or f"gitops-ds/{wanted.key or page.key}", state, told, around.link, pipeline)
+        pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
+        status = CommitStatus(wanted.status or f"gitops-ds/{wanted.key or page.key}", state, told, around.link, pipeline)
     return Task(
         around.kind,
         access.address(around.kind, around.url, allow_http=wanted.allow_http),
@@ -118,9 +118,9 @@ def plan(task: Task) -> list[str]:
     return lines
 
 
-async def carry_out(task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None) -> Done:
+async def carry_out(task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None) -> CommentResult:
     """Does it, in `patience` seconds: what can be done is done, although something else was refused."""
-    there = access.Access(task.kind, task.url, access.token(task.kind, environ), task.project)
+    there = access.ForgeAccess(task.kind, task.url, access.token(task.kind, environ), task.project)
     told: list[str] = []
     refused: list[errors.ForgeError] = []
     async with Forge(there, patience, f"gitops-ds/{__version__}", clock) as forge:
@@ -130,7 +130,7 @@ async def carry_out(task: Task, environ: Mapping[str, str], patience: float, clo
                 told.append(words)
             except errors.ForgeError as error:
                 refused.append(error)
-    return Done(tuple(filter(None, told)), tuple(refused))
+    return CommentResult(tuple(filter(None, told)), tuple(refused))
 
 
 async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
@@ -165,14 +165,14 @@ async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
     return task, f"{_status_words(task.status)} of {task.sha[:12]}"
 
 
-def _status_words(status: Status) -> str:
+def _status_words(status: CommitStatus) -> str:
     return f"status {status.name}: {status.state.value} ({status.description})"
 
 
-def _around(wanted: Wanted, found: Surroundings) -> Surroundings:
+def _around(wanted: CommentOptions, found: CiEnvironment) -> CiEnvironment:
     """What the CI says, as far as the options don't say otherwise: what belongs to another place does not count."""
     if wanted.kind and wanted.kind is not found.kind:
-        found = Surroundings(wanted.kind, link=found.link)
+        found = CiEnvironment(wanted.kind, link=found.link)
     if wanted.project and wanted.project != found.project:
         found = replace(found, number=0, sha="", branch="")
     return replace(
@@ -180,7 +180,7 @@ def _around(wanted: Wanted, found: Surroundings) -> Surroundings:
     )
 
 
-def _sha(wanted: Wanted, around: Surroundings, page: Page) -> str:
+def _sha(wanted: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
     if wanted.sha:
         if not requests.is_commit(wanted.sha):
             raise errors.UsageError(f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit")
@@ -195,7 +195,7 @@ def _sha(wanted: Wanted, around: Surroundings, page: Page) -> str:
     return around.sha
 
 
-def _page(name: str) -> Page:
+def _page(name: str) -> CommentPage:
     """The page of a report: of a JSON report it is rendered here, for a page of another job may hold anything."""
     most = comment_data.MOST + 1
     try:

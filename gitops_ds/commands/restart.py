@@ -28,7 +28,7 @@ _WHERE = ("spec", "template", "metadata", "annotations", RESTARTED_AT)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RestartOptions:
     """Which DaemonSet (`ds/NAME`) of which cluster's files, why, and what becomes of the commit."""
 
     name: str
@@ -38,7 +38,7 @@ class Asked:
     proposal: Proposal = field(default_factory=Proposal)
 
 
-async def restart(named: open_repository.Named, asked: Asked) -> tuple[Proposed, Key]:
+async def restart(named: open_repository.RepositoryRef, asked: RestartOptions) -> tuple[Proposed, Key]:
     """The commit, and the DaemonSet that it restarts.
 
     Raises UsageError for a DaemonSet that Git does not name, Refused where the commit would change something else.
@@ -61,7 +61,7 @@ async def restart(named: open_repository.Named, asked: Asked) -> tuple[Proposed,
         return await git_commit.propose(repository, asked.proposal, build), keys[-1]
 
 
-def _find(snapshot: Snapshot, asked: Asked) -> Manifest:
+def _find(snapshot: Snapshot, asked: RestartOptions) -> Manifest:
     name = agents.named(asked.name)
     manifests = rendering.render(snapshot, cluster=asked.cluster, namespace=asked.namespace).manifests
     found = [
@@ -90,7 +90,7 @@ def _edited(snapshot: Snapshot, manifest: Manifest, now: datetime) -> Mapping[Pu
         raise errors.Refused(f"{pointer.file}: the annotation {RESTARTED_AT} can't be written there: {error}") from error
 
 
-def _verify(snapshot: Snapshot, edited: Mapping[PurePosixPath, bytes], manifest: Manifest, asked: Asked) -> None:
+def _verify(snapshot: Snapshot, edited: Mapping[PurePosixPath, bytes], manifest: Manifest, asked: RestartOptions) -> None:
     """The commit has to restart the DaemonSet, and may touch nothing else but the variants of its agent."""
     before, after = (
         rendering.render(side, cluster=asked.cluster, namespace=asked.namespace).manifests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gitops_ds.commands import git_commit, history
-from gitops_ds.commands.backport import Wanted
+from gitops_ds.commands.backport import BackportOptions
 from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import revision
@@ -17,7 +17,7 @@ from gitops_ds.pipeline import open_repository
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RollbackOptions:
     """Where to go back to (at most one of the two; else to the revision before), why, and how."""
 
     to_revision: int | None
@@ -28,46 +28,48 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RollbackResult:
     """The way back, and its commit."""
 
-    way: history.WayBack
+    way: history.RestoringCommit
     proposed: Proposed
 
 
-async def roll_back(named: open_repository.Named, agent: Agent, asked: Asked) -> Done:
+async def roll_back(named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions) -> RollbackResult:
     """Builds the commit on the branch's tip; pushes it where asked."""
     async with git_commit.opened(named, asked.proposal) as repository:
         return await roll_back_in(repository, named, agent, asked)
 
 
-async def roll_back_in(repository: Repository, named: open_repository.Named, agent: Agent, asked: Asked) -> Done:
+async def roll_back_in(
+    repository: Repository, named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions
+) -> RollbackResult:
     """As `roll_back`, in a repository that is open."""
     if asked.to_revision is None and asked.to_commit is None:
         asked = replace(asked, to_revision=history.revision_before(agent).number)
     wanted = await _wanted(repository, agent, asked)
     why = Why(asked.reason or _reason(agent, asked), git_commit.signature(named, asked.proposal))
-    ways: list[history.WayBack] = []
+    ways: list[history.RestoringCommit] = []
 
     async def build(tip: CommitId) -> CommitId:
         ways.append(await history.way_back(repository, named.path, tip, wanted, why))
         return ways[-1].commit
 
     proposed = await git_commit.propose(repository, asked.proposal, build)
-    return Done(ways[-1], proposed)
+    return RollbackResult(ways[-1], proposed)
 
 
-async def _wanted(repository: Repository, agent: Agent, asked: Asked) -> Wanted:
+async def _wanted(repository: Repository, agent: Agent, asked: RollbackOptions) -> BackportOptions:
     cluster = asked.cluster or agent.state.cluster
     if asked.to_commit is not None:
         target = await repository.tip(revision.parse(asked.to_commit))
-        return Wanted(agent.key, target, None, cluster, agent.key.namespace)
+        return BackportOptions(agent.key, target, None, cluster, agent.key.namespace)
     found = history.revision_of(agent, asked.to_revision or 0)
     commit = agent.commit_of(found)
-    return Wanted(agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace)
+    return BackportOptions(agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace)
 
 
-def _reason(agent: Agent, asked: Asked) -> str:
+def _reason(agent: Agent, asked: RollbackOptions) -> str:
     where = f"revision {asked.to_revision}" if asked.to_revision is not None else f"commit {asked.to_commit}"
     text = f"Back to {where} of {agent.key}."
     ill = agent.health.state in (HealthState.DEGRADED, HealthState.FAILED)

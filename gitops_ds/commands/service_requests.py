@@ -24,7 +24,7 @@ ASK_SECONDS = 0.25
 _TRIES = 5
 
 # What becomes of the annotations: the new value of each that changes, None to take it away.
-Change = Callable[[Body], Mapping[str, str | None]]
+AnnotationChange = Callable[[Body], Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,20 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StateObject:
     """A state: the owner's id, and what it remembers."""
 
     id: str
     state: State
 
 
-async def find(cluster: Cluster, where: Where) -> Found:
+async def find(cluster: Cluster, where: Where) -> StateObject:
     """The state that is meant. Raises NotFound where there is none, UsageError where there are several."""
     there = await state_store.known(cluster, where.namespace)
     if where.id:
         if where.id not in there:
             raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
-        return Found(where.id, there[where.id])
+        return StateObject(where.id, there[where.id])
     if not there:
         raise _nothing(f"no service has worked here: no state is in namespace {where.namespace}", there)
     named = _around(where.repository)
@@ -60,7 +60,7 @@ async def find(cluster: Cluster, where: Where) -> Found:
     mine = mine or dict(there)
     if len(mine) > 1:
         raise errors.UsageError(f"several repositories are followed here: say which with -C or --id: {_list(mine)}")
-    return next(Found(id, known) for id, known in mine.items())
+    return next(StateObject(id, known) for id, known in mine.items())
 
 
 def _around(named: str | None) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _list(there: Mapping[str, State]) -> str:
     return ", ".join(f"{id} ({known.repository})" for id, known in there.items())
 
 
-async def annotate(cluster: Cluster, where: Where, id: str, change: Change) -> Body:
+async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationChange) -> Body:
     """The ConfigMap of a state after the change, also when somebody writes it at the same time."""
     for _ in range(_TRIES):
         before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
@@ -177,7 +177,7 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     return await annotate(cluster, where, id, change)
 
 
-def as_json(found: Found, body: Body) -> dict[str, Any]:
+def as_json(found: StateObject, body: Body) -> dict[str, Any]:
     """What is asked of a service, and what it answered (docs/command-line.md)."""
     said, asked = _annotations(body), requests.parse(body)
     return {

@@ -26,7 +26,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Git:
+class CommitLookup:
     """Where commits are looked up (None: nowhere), and the directory inside."""
 
     repository: Repository | None = None
@@ -62,7 +62,7 @@ def found(agents: Sequence[Agent], kind: str, name: str, namespace: str) -> list
     return entries
 
 
-async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: Git) -> list[dict[str, Any]]:
+async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: CommitLookup) -> list[dict[str, Any]]:
     """The entries with what Git knows: author, time, subject of the commit, and the file and line of the DaemonSet in it."""
     histories: dict[Key, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[Key, str], tuple[str, int | None]] = {}
@@ -95,7 +95,7 @@ async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: Git) -
     return told
 
 
-async def _place(agent: Agent, commit: str, git: Git) -> tuple[str, int | None]:
+async def _place(agent: Agent, commit: str, git: CommitLookup) -> tuple[str, int | None]:
     """The file as the DaemonSet names it, and the line of its template at that commit where Git tells."""
     file = agent.seen.daemonset.annotations.get(names.PATH, "")
     if git.repository is None or not commit or template_of(commit):

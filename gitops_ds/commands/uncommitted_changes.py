@@ -24,7 +24,7 @@ class Uncommitted:
         return shown if len(self.files) <= _SHOWN else f"{shown} and {len(self.files) - _SHOWN} more"
 
 
-async def of(repository: open_repository.Named, side: Snapshot) -> Uncommitted | None:
+async def of(repository: open_repository.RepositoryRef, side: Snapshot) -> Uncommitted | None:
     """How the work tree and the commit that `apply` takes differ; None where they don't, or there is no work tree of Git.
 
     `side` is either of the two, as it was read; the other is read here.

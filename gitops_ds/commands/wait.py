@@ -18,7 +18,7 @@ from gitops_ds.daemonset import competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
@@ -69,10 +69,10 @@ async def attend(cluster: Cluster, state_namespace: str, awaited: Awaited, say: 
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedAgents:
     """How all agents stand, kept current by watches; `failure` gets the error that ends them."""
 
-    standings: Standings
+    standings: StatusTracker
     controller: Controller
     failure: asyncio.Future[None]
 
@@ -91,7 +91,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(cluster: Cluster, clock: Callable[[], float], say: Callable[[str], None]) -> AsyncIterator[Watched]:
+async def watching(cluster: Cluster, clock: Callable[[], float], say: Callable[[str], None]) -> AsyncIterator[WatchedAgents]:
     """Watches while the context is open. `say` gets the errors that pass by themselves."""
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -107,12 +107,12 @@ async def watching(cluster: Cluster, clock: Callable[[], float], say: Callable[[
             failure.set_exception(error)
 
     controller = Controller(cluster, Powers.PACE, hear, clock=clock, chance=random.random)
-    standings = Standings(controller, dict, clock)
+    standings = StatusTracker(controller, dict, clock)
     tasks = [asyncio.create_task(controller.run()), asyncio.create_task(standings.run())]
     for task in tasks:
         task.add_done_callback(over)
     try:
-        yield Watched(standings, controller, failure)
+        yield WatchedAgents(standings, controller, failure)
     finally:
         for task in tasks:
             task.cancel()
@@ -120,7 +120,7 @@ async def watching(cluster: Cluster, clock: Callable[[], float], say: Callable[[
         failure.cancel()
 
 
-async def looked(watched: Watched) -> None:
+async def looked(watched: WatchedAgents) -> None:
     """Returns when every agent was looked at once."""
     changes = watched.standings.changed()
     await watched.controller.synced.wait()
@@ -142,7 +142,7 @@ async def follow(cluster: Cluster, state_namespace: str, wanted: Awaited, show: 
 
 
 async def _follow(
-    cluster: Cluster, state_namespace: str, wanted: Awaited, heard: tuple[Watched, Callable[[Agent | str], None]]
+    cluster: Cluster, state_namespace: str, wanted: Awaited, heard: tuple[WatchedAgents, Callable[[Agent | str], None]]
 ) -> None:
     watched, show = heard
     loop, read_at, known = asyncio.get_running_loop(), -math.inf, None
@@ -160,7 +160,9 @@ async def _follow(
                     pass
 
 
-async def _attend(cluster: Cluster, state_namespace: str, awaited: Awaited, heard: tuple[Watched, Callable[[str], None]]) -> Agent:
+async def _attend(
+    cluster: Cluster, state_namespace: str, awaited: Awaited, heard: tuple[WatchedAgents, Callable[[str], None]]
+) -> Agent:
     watched, tell = heard
     standings, generation, includes = watched.standings, 0, Includes(awaited.includes)
     await looked(watched)
@@ -201,7 +203,7 @@ class Includes:
         return self._known[commit]
 
 
-async def _missing(cluster: Cluster, state_namespace: str, wanted: tuple[Awaited, Includes], standings: Standings) -> str:
+async def _missing(cluster: Cluster, state_namespace: str, wanted: tuple[Awaited, Includes], standings: StatusTracker) -> str:
     """What stands between the DaemonSet and the commit; empty when the commit, or one that has it before it, was applied."""
     awaited, includes = wanted
     try:
@@ -218,7 +220,7 @@ async def _missing(cluster: Cluster, state_namespace: str, wanted: tuple[Awaited
     return f"{agent.key} is at commit {short(applied or carries) or 'none'}, and {short(awaited.commit)} is not applied yet"
 
 
-async def _rolled_out(standings: Standings, awaited: Awaited, tell: Callable[[str], None], generation: int) -> Agent:
+async def _rolled_out(standings: StatusTracker, awaited: Awaited, tell: Callable[[str], None], generation: int) -> Agent:
     """The agent when `generation` of its DaemonSet, or a later one, is rolled out."""
     changes = standings.changed()
     while True:
@@ -228,7 +230,7 @@ async def _rolled_out(standings: Standings, awaited: Awaited, tell: Callable[[st
             continue
         tell(f"{agent.health.state}: {agent.health.message}")
         if agent.health.state is HealthState.FAILED:
-            raise errors.RolloutFailed(f"{agent.key}: {agent.health.message}")
+            raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
         # Under OnDelete an agent is healthy with old pods; whoever names a commit waits for the last of them.
         updated = agent.counts.updated >= agent.counts.desired or not awaited.commit
         if agent.health.state is HealthState.HEALTHY and updated:

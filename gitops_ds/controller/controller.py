@@ -13,13 +13,13 @@ from enum import StrEnum
 
 from gitops_ds.apimachinery import pods
 from gitops_ds.client import informer
-from gitops_ds.client.informer import Failing, Told, WorldVersion
+from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import Repetition
-from gitops_ds.daemonset.node_room import Rooms
+from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
@@ -58,7 +58,7 @@ class Controller:
         self._clock, self._chance = clock, chance
         self._cache = Cache()
         self._rivals = Rivals()
-        self._rooms: Rooms | None = None
+        self._rooms: NodeCapacity | None = None
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
@@ -74,7 +74,7 @@ class Controller:
 
     def place_directly(self) -> None:
         """Makes the controller bind pods to their nodes itself, where they fit: for clusters without a scheduler. Before `run`."""
-        self._rooms = Rooms()
+        self._rooms = NodeCapacity()
 
     def runs_on(self, node: str) -> None:
         """Says where we run ourselves: what is below our own feet is replaced last. Before `run`."""
@@ -142,7 +142,7 @@ class Controller:
                 task.cancel()
 
     async def _watch(self, resource: Resource) -> None:
-        def hear(told: Told) -> None:
+        def hear(told: InformerEvent) -> None:
             self._hear(resource, told)
 
         def asking() -> None:
@@ -154,7 +154,7 @@ class Controller:
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
                     await informer.run(self._cluster, resource, which, hear, random=self._chance, asking=asking)
 
-    def _hear(self, resource: Resource, told: Told) -> None:
+    def _hear(self, resource: Resource, told: InformerEvent) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
             self._beware(told)
         if not isinstance(told, Failing):
@@ -184,7 +184,7 @@ class Controller:
             for listener in self._listeners:
                 listener(moved)
 
-    def _beware(self, told: Told) -> None:
+    def _beware(self, told: InformerEvent) -> None:
         """Raises Refused, which ends `run`, when another DaemonSet controller shows itself."""
         rival = ""
         match told:
@@ -213,7 +213,9 @@ class Controller:
         await self._first_lists()
         async with asyncio.TaskGroup() as turns:
             room = asyncio.Semaphore(TURNS_AT_ONCE)
-            stage = executor.Stage(self._cluster, self._clock, self._remember, self._emit, asyncio.Semaphore(REQUESTS_AT_ONCE))
+            stage = executor.ExecutionContext(
+                self._cluster, self._clock, self._remember, self._emit, asyncio.Semaphore(REQUESTS_AT_ONCE)
+            )
             while not self._stopping:
                 await room.acquire()
                 self._news.clear()
@@ -241,7 +243,7 @@ class Controller:
         except TimeoutError:
             return
 
-    async def _turn(self, stage: executor.Stage, key: Key) -> None:
+    async def _turn(self, stage: executor.ExecutionContext, key: Key) -> None:
         failed = False
         try:
             failed = await self._look_and_act(stage, key)
@@ -249,7 +251,7 @@ class Controller:
             self._queue.done(key, asyncio.get_running_loop().time(), failed)
             self._news.set()
 
-    async def _look_and_act(self, stage: executor.Stage, key: Key) -> bool:
+    async def _look_and_act(self, stage: executor.ExecutionContext, key: Key) -> bool:
         """One turn; returns whether it failed, in whole or in part, and has to be taken again, later each time."""
         seen = self.observe(key)
         if seen is None:

@@ -29,7 +29,7 @@ from gitops_ds.model.decision import (
     RelabelPod,
     Release,
     RenumberRevision,
-    Status,
+    StatusUpdate,
 )
 from gitops_ds.model.events.base import (
     ActionFailed,
@@ -48,7 +48,7 @@ _NAMES_TO_TRY = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ExecutionContext:
     """Where decisions are performed: the cluster, the clock (seconds since 1970), who keeps own writes, who is told.
 
     `requests` bounds how many are on their way at once, over all DaemonSets.
@@ -62,7 +62,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExecutionOutcome:
     """What became of a decision.
 
     `errors` ended it, and it has to be taken again. `refused` are the actions that the API server did not carry out, also those
@@ -74,9 +74,11 @@ class Outcome:
     refused: tuple[Action, ...] = ()
 
 
-async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision, refused: Collection[Action] = ()) -> Outcome:
+async def perform(
+    stage: ExecutionContext, daemonset: DaemonSet, decision: Decision, refused: Collection[Action] = ()
+) -> ExecutionOutcome:
     """Performs it; of pods to create or delete those that were refused the last time come last, so that they hold up no other."""
-    turn = _Turn(stage, daemonset, frozenset(map(target, refused)))
+    turn = _Execution(stage, daemonset, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -87,11 +89,11 @@ async def perform(stage: Stage, daemonset: DaemonSet, decision: Decision, refuse
     wrote = turn.wrote
     if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
-    return Outcome(tuple(errors), wrote, tuple(turn.refused))
+    return ExecutionOutcome(tuple(errors), wrote, tuple(turn.refused))
 
 
-class _Turn:
-    def __init__(self, stage: Stage, daemonset: DaemonSet, last: Set[str]) -> None:
+class _Execution:
+    def __init__(self, stage: ExecutionContext, daemonset: DaemonSet, last: Set[str]) -> None:
         self.stage, self.daemonset, self.last = stage, daemonset, last
         self.refused: list[Action] = []
         self.namespace = daemonset.key.namespace
@@ -110,7 +112,7 @@ class _Turn:
                 errors = await self._together([action])
         return errors
 
-    async def write_status(self, status: Status) -> list[ClusterError]:
+    async def write_status(self, status: StatusUpdate) -> list[ClusterError]:
         """One merge patch of the counters, so that nobody's conditions are lost."""
         counters = {**daemonsets.counters(status.counts), "observedGeneration": status.observed_generation}
         try:

@@ -23,7 +23,7 @@ from gitops_ds.apimachinery import (
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.daemonset.manage import FORGET_AFTER
 from gitops_ds.daemonset.owner_index import Owned
-from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, Written
+from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.model.decision import Backoff, Decision, Observation
@@ -36,7 +36,7 @@ WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
 
 @dataclass(slots=True)
-class _Memory:
+class _DaemonSetMemory:
     """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it, which is harmless."""
 
     generation: int = 0
@@ -60,11 +60,11 @@ class Cache:
         self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
         self._wanted: dict[str, tuple[Body, int | None, str]] = {}  # by UID of a DaemonSet: the name of its template's revision
         self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
-        self._written_pods: Written[Pod] = Written()
-        self._written_revisions: Written[Revision] = Written()
-        self._written_daemonsets: Written[DaemonSet] = Written()
+        self._written_pods: PendingWrites[Pod] = PendingWrites()
+        self._written_revisions: PendingWrites[Revision] = PendingWrites()
+        self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
         self._placers: dict[str, tuple[Body, Placer]] = {}
-        self._memories: dict[str, _Memory] = {}
+        self._memories: dict[str, _DaemonSetMemory] = {}
         self._listed: set[Resource] = set()
         self._moved: set[Key] = set()
 
@@ -238,7 +238,7 @@ class Cache:
         if (written := self._written_of(resource)) is not None:
             written.advance(version)
 
-    def _written_of(self, resource: Resource) -> Written[Any] | None:
+    def _written_of(self, resource: Resource) -> PendingWrites[Any] | None:
         if resource == POD:
             return self._written_pods
         if resource == CONTROLLER_REVISION:
@@ -328,10 +328,10 @@ class Cache:
 
     def _vanish(self, pod: Pod) -> None:
         if pod.node in self._nodes and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
-            self._memories.setdefault(pod.owner.uid, _Memory()).vanished[pod.node] = pod.uid
+            self._memories.setdefault(pod.owner.uid, _DaemonSetMemory()).vanished[pod.node] = pod.uid
 
-    def _memory(self, daemonset: DaemonSet) -> _Memory:
-        memory = self._memories.setdefault(daemonset.uid, _Memory())
+    def _memory(self, daemonset: DaemonSet) -> _DaemonSetMemory:
+        memory = self._memories.setdefault(daemonset.uid, _DaemonSetMemory())
         if memory.generation != daemonset.observed_generation:
             memory.generation, memory.backoffs = daemonset.observed_generation, {}
         return memory
@@ -363,7 +363,7 @@ def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) ->
     return selector is not None and namespace == daemonset.key.namespace and label_selector.all_match(selector, labels)
 
 
-def _overlaid(known: list[T], written: Written[T], uid_of: Callable[[T], str]) -> Iterable[T]:
+def _overlaid(known: list[T], written: PendingWrites[T], uid_of: Callable[[T], str]) -> Iterable[T]:
     """The watched objects with the own replies in their place, and those replies that no watch has shown yet."""
     replies = dict(written)
     return {**{uid_of(item): item for item in known}, **replies}.values() if replies else known

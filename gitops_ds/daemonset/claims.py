@@ -39,7 +39,7 @@ def claim(seen: Observation) -> Claim:
         pod
         for pod in seen.pods
         if _is_settled(daemonset, selector, pod)
-        or _take(daemonset, selector, _Candidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
+        or _take(daemonset, selector, _ClaimCandidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
     )
     kept = tuple(revision for revision in seen.revisions if _take(daemonset, selector, _of_revision(revision), actions))
     return Claim(pods, kept, tuple(actions))
@@ -51,7 +51,7 @@ def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Po
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _ClaimCandidate:
     resource: Resource
     name: str
     uid: str
@@ -60,12 +60,12 @@ class _Candidate:
     terminating: bool
 
 
-def _of_revision(revision: Revision) -> _Candidate:
+def _of_revision(revision: Revision) -> _ClaimCandidate:
     labels, owner = revisions.labels_of(revision), revisions.owner_of(revision)
-    return _Candidate(CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting)
+    return _ClaimCandidate(CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting)
 
 
-def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _Candidate, actions: list[Action]) -> bool:
+def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _ClaimCandidate, actions: list[Action]) -> bool:
     """Whether it is the DaemonSet's already; writes down an adoption or a release."""
     key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
     matches = label_selector.all_match(selector, it.labels)

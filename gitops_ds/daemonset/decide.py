@@ -16,10 +16,10 @@ from gitops_ds.daemonset import (
     status,
 )
 from gitops_ds.daemonset.claims import Claim
-from gitops_ds.daemonset.history import Past
-from gitops_ds.daemonset.node_pods import Fleet
+from gitops_ds.daemonset.history import RevisionHistory
+from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER
-from gitops_ds.daemonset.pod_changes import BURST, Moves
+from gitops_ds.daemonset.pod_changes import BURST, PodChanges
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Decision, Observation
 
@@ -56,7 +56,7 @@ def decide(seen: Observation) -> Decision:
     )
 
 
-def moves(seen: Observation) -> tuple[Moves, Past]:
+def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
     """Every pod that a decision would create or delete, however many, and the history that it would make; for previews."""
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
@@ -64,30 +64,30 @@ def moves(seen: Observation) -> tuple[Moves, Past]:
     return manage.settle(spread) or rolling_update.pace(spread), past
 
 
-def layout(seen: Observation) -> Fleet:
+def layout(seen: Observation) -> NodePodLayout:
     """The pods over the nodes as `decide` sees them, for those who only want to look."""
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
     return _laid_out(seen, claim, past)
 
 
-def _laid_out(seen: Observation, claim: Claim, past: Past) -> Fleet:
+def _laid_out(seen: Observation, claim: Claim, past: RevisionHistory) -> NodePodLayout:
     return node_pods.look(seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old)))
 
 
-def _relabelled(all_pods: Sequence[Pod], past: Past) -> Sequence[Pod]:
+def _relabelled(all_pods: Sequence[Pod], past: RevisionHistory) -> Sequence[Pod]:
     """The pods as they are once the history's step is done: those of a duplicate revision carry the kept one's hash."""
     if not past.relabelled:
         return all_pods
     return [msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod for pod in all_pods]
 
 
-def _shown_at(seen: Observation, moves: Moves) -> float | None:
+def _shown_at(seen: Observation, moves: PodChanges) -> float | None:
     """When creates that wait for the watch go on whatever it shows; None where none waits."""
     waits = seen.unshown and len(moves.creates) + len(moves.later) > BURST - seen.unshown
     return seen.now + LAPSES_AFTER if waits else None
 
 
-def _wake_after(spread: Fleet, *further: float | None) -> float | None:
+def _wake_after(spread: NodePodLayout, *further: float | None) -> float | None:
     times = [time for time in (*further, status.next_available(spread)) if time is not None]
     return max(0.0, min(times) - spread.seen.now) if times else None

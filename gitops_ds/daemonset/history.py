@@ -25,7 +25,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RevisionHistory:
     """The hash of the wanted template, the other revisions (lowest number first), and the writes that make it so.
 
     `relabelled` maps the hash of a duplicate to the one that is kept: pods that carry it run the wanted template too.
@@ -37,7 +37,7 @@ class Past:
     relabelled: frozenset[str] = frozenset()
 
 
-def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> Past:
+def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> RevisionHistory:
     """What the history must become for the template as it is now.
 
     `namesake` is a revision of somebody else under the name of the one that is missing. If it holds the same template, its hash
@@ -55,7 +55,7 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
         if namesake is None or key.name != namesake.name or not revisions.same_template(namesake.template, daemonset.template):
             why = f"the template is new: revision {number}"
             actions.append(CreateRevision(key, body, daemonset.collision_count, why))
-        return Past(body["metadata"]["labels"][names.REVISION_HASH], old, tuple(actions))
+        return RevisionHistory(body["metadata"]["labels"][names.REVISION_HASH], old, tuple(actions))
     kept = max(current, key=lambda revision: (not revision.deleting, *_age(revision)))
     duplicates = [revision for revision in current if revision is not kept]
     lost = frozenset(hash_in(revision) for revision in duplicates) - {hash_in(kept)}
@@ -63,7 +63,7 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
     if kept.number < number:
         why = f"the template is that of revision {kept.number} again"
         actions.append(RenumberRevision(_key(daemonset, kept.name), kept.uid, number, why))
-    return Past(hash_in(kept), old, tuple(actions), lost)
+    return RevisionHistory(hash_in(kept), old, tuple(actions), lost)
 
 
 def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:

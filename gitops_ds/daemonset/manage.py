@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.daemonset.node_pods import Fleet, Spot
-from gitops_ds.daemonset.pod_changes import Moves
-from gitops_ds.daemonset.pod_factory import Mould
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.pod_changes import PodChanges
+from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
-from gitops_ds.model.decision import Backoff, Cause, CreatePod, DeletePod
+from gitops_ds.model.decision import Backoff, CreatePod, DeleteCause, DeletePod
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds between two deletions of failed pods on one node
 FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off that nobody needed for so long starts again
 
 
-def settle(fleet: Fleet) -> Moves:
+def settle(fleet: NodePodLayout) -> PodChanges:
     """What is missing, failed, doubled or in the wrong place.
 
     Assumes that `fleet` holds every pod of the DaemonSet, also those that it just created and those that it just deleted (as
@@ -27,10 +27,10 @@ def settle(fleet: Fleet) -> Moves:
 
 
 class _Settling:
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: NodePodLayout) -> None:
         strategy = fleet.seen.daemonset.strategy
         self.fleet = fleet
-        self.mould = Mould(fleet)
+        self.mould = PodFactory(fleet)
         self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
         self.creates: list[CreatePod] = []
         self.later: list[str] = []
@@ -39,7 +39,7 @@ class _Settling:
         self.backoffs: dict[str, Backoff] = {}
         self.waits: list[float] = []
 
-    def run(self) -> Moves:
+    def run(self) -> PodChanges:
         for spot in self.fleet.spots:
             match spot.placement:
                 case Placement.RUN if not spot.pods:
@@ -52,9 +52,9 @@ class _Settling:
                 case None:
                     self.forget(spot)
         wake_at = min(self.waits, default=None)
-        return Moves(tuple(self.creates), tuple(self.deletes), self.backoffs, wake_at, self.unplaced, tuple(self.later))
+        return PodChanges(tuple(self.creates), tuple(self.deletes), self.backoffs, wake_at, self.unplaced, tuple(self.later))
 
-    def create(self, spot: Spot, why: str) -> None:
+    def create(self, spot: NodePods, why: str) -> None:
         if reason := self.mould.misfit(spot):
             self.unplaced[spot.node] = reason
         elif len(self.creates) < pod_changes.BURST:
@@ -62,7 +62,7 @@ class _Settling:
         else:
             self.later.append(spot.node)
 
-    def tidy(self, spot: Spot) -> None:
+    def tidy(self, spot: NodePods) -> None:
         """Ends failed, succeeded and surplus pods of a node that may have one."""
         running = []
         for pod in spot.pods:
@@ -71,16 +71,16 @@ class _Settling:
             if pod.phase is Phase.FAILED:
                 self.fail(spot, pod)
             elif pod.phase is Phase.SUCCEEDED:
-                self.deletes.append(pod_changes.delete(spot, pod, Cause.SUCCEEDED, "it has ended, and an agent shall run"))
+                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.SUCCEEDED, "it has ended, and an agent shall run"))
             else:
                 running.append(pod)
         if self.surges:
             self.hand_over(spot, running)
         else:
             for pod in running[1:]:
-                self.deletes.append(pod_changes.delete(spot, pod, Cause.DUPLICATE, f"{running[0].name} runs there already"))
+                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.DUPLICATE, f"{running[0].name} runs there already"))
 
-    def hand_over(self, spot: Spot, running: list[Pod]) -> None:
+    def hand_over(self, spot: NodePods, running: list[Pod]) -> None:
         """With surge a node may have a new and an old pod; the old one goes once the new one is available, or itself not ready."""
         if not running:
             if spot.wanted:
@@ -93,16 +93,18 @@ class _Settling:
         for pod in running:
             if pod is not new and pod is not old:
                 self.deletes.append(
-                    pod_changes.delete(spot, pod, Cause.DUPLICATE, "an older pod of its revision runs there already")
+                    pod_changes.delete(spot, pod, DeleteCause.DUPLICATE, "an older pod of its revision runs there already")
                 )
         if new is None or old is None:
             return
         if not old.ready:
-            self.deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "it is not ready, and its replacement is there"))
+            self.deletes.append(
+                pod_changes.delete(spot, old, DeleteCause.OUTDATED, "it is not ready, and its replacement is there")
+            )
         elif self.fleet.available(new):
-            self.deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "its replacement is available"))
+            self.deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available"))
 
-    def fail(self, spot: Spot, pod: Pod) -> None:
+    def fail(self, spot: NodePods, pod: Pod) -> None:
         """Ends a failed pod, unless one failed there a short time ago."""
         now = self.fleet.seen.now
         last = self.backoffs.get(spot.node) or self.fleet.seen.backoffs.get(spot.node)
@@ -111,17 +113,17 @@ class _Settling:
             return
         self.backoffs[spot.node] = next_backoff(last, now)
         why = f"it failed ({pod.trouble or 'no reason given'})"
-        self.deletes.append(pod_changes.delete(spot, pod, Cause.FAILED, why))
+        self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.FAILED, why))
 
-    def clear(self, spot: Spot) -> None:
+    def clear(self, spot: NodePods) -> None:
         for pod in spot.staying:
-            self.deletes.append(pod_changes.delete(spot, pod, Cause.UNWANTED, "the node may not run it any more"))
+            self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "the node may not run it any more"))
 
-    def forget(self, spot: Spot) -> None:
+    def forget(self, spot: NodePods) -> None:
         """A node that is gone: pods that wait for it wait for ever; those that ran there are the garbage collector's."""
         for pod in spot.staying:
             if not pod.bound:
-                self.deletes.append(pod_changes.delete(spot, pod, Cause.UNWANTED, "its node is gone"))
+                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "its node is gone"))
 
 
 def next_backoff(last: Backoff | None, now: float) -> Backoff:

@@ -13,7 +13,7 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 
 
-class Spot(msgspec.Struct, frozen=True, gc=False):
+class NodePods(msgspec.Struct, frozen=True, gc=False):
     """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there is no such node.
 
     `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer for ever, and is no reason to
@@ -37,7 +37,7 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class NodePodLayout:
     """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's.
 
     `outdated` are the hashes of the known revisions with another template.
@@ -45,7 +45,7 @@ class Fleet:
 
     seen: Observation
     hash: str
-    spots: tuple[Spot, ...]
+    spots: tuple[NodePods, ...]
     outdated: frozenset[str]
 
     @property
@@ -75,7 +75,7 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
     return not pod.bound, pod.created, pod.name
 
 
-def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]) -> Fleet:
+def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]) -> NodePodLayout:
     """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -86,13 +86,13 @@ def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[
     if by_node:
         spots += [_spot(node, None, there) for node, there in by_node.items()]
         spots.sort(key=lambda spot: spot.node)
-    return Fleet(seen, hash, tuple(spots), outdated)
+    return NodePodLayout(seen, hash, tuple(spots), outdated)
 
 
-def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Spot:
+def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> NodePods:
     if not pods:
-        return Spot(node, placement, (), ())
+        return NodePods(node, placement, (), ())
     if len(pods) == 1 and not pods[0].terminating:  # nearly every one
-        return Spot(node, placement, (pods[0],), (pods[0].uid,))
+        return NodePods(node, placement, (pods[0],), (pods[0].uid,))
     there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
-    return Spot(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))
+    return NodePods(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))

@@ -12,7 +12,7 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.apimachinery.capacity import Amounts, Port
 from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Decision, Room
+from gitops_ds.model.decision import Decision, FreeCapacity
 from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
 
 _ENDED = frozenset(("Failed", "Succeeded"))
@@ -25,18 +25,18 @@ class _Taken:
     ports: tuple[Port, ...]
 
 
-class Rooms:
+class NodeCapacity:
     """Fed with what the watches of pods and nodes show and with own new pods; tells which DaemonSets to look at again."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Amounts] = {}
         self._pods: dict[str, _Taken] = {}
         self._by_node: dict[str, dict[str, _Taken]] = {}
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, FreeCapacity] = {}
         self._passed = 0
         self._waiting: set[Key] = set()
 
-    def look(self) -> Mapping[str, Room]:
+    def look(self) -> Mapping[str, FreeCapacity]:
         """The room of each node, by name."""
         for node in self._nodes.keys() - self._rooms.keys():
             self._rooms[node] = self._room(node)
@@ -107,14 +107,14 @@ class Rooms:
         self._rooms.pop(taken.node, None)
         return True
 
-    def _room(self, node: str) -> Room:
+    def _room(self, node: str) -> FreeCapacity:
         there = self._by_node.get(node, {}).values()
         free = dict(self._nodes[node])
         for taken in there:
             for resource, amount in taken.amounts.items():
                 if resource in free:
                     free[resource] -= amount
-        return Room(free, tuple(port for taken in there for port in taken.ports))
+        return FreeCapacity(free, tuple(port for taken in there for port in taken.ports))
 
 
 def _uid(body: Body) -> str:

@@ -21,26 +21,26 @@ LAPSES_AFTER = 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply(Generic[T]):
+class _WriteReply(Generic[T]):
     value: T
     version: int
     at: float
 
 
-class Written(Generic[T]):
+class PendingWrites(Generic[T]):
     """The replies of one kind of object by UID, and how far its watch has come."""
 
     def __init__(self) -> None:
         self._passed = 0
-        self._replies: dict[str, _Reply[T]] = {}
-        self._earlier: dict[str, _Reply[T]] = {}
+        self._replies: dict[str, _WriteReply[T]] = {}
+        self._earlier: dict[str, _WriteReply[T]] = {}
 
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
         """Keeps a reply, unless the watch has shown as much already."""
         number = number_of(version)
         known = self._replies.get(uid)
         if number > self._passed and (known is None or known.version <= number):
-            self._replies[uid] = _Reply(value, number, now)
+            self._replies[uid] = _WriteReply(value, number, now)
 
     def advance(self, version: str) -> None:
         """The watch has come to this version."""
@@ -82,7 +82,7 @@ class Written(Generic[T]):
         """All replies that stand in, by UID."""
         return ((uid, reply.value) for uid, reply in self._replies.items())
 
-    def _keep(self, test: Callable[[_Reply[T]], bool]) -> None:
+    def _keep(self, test: Callable[[_WriteReply[T]], bool]) -> None:
         if self._replies:
             self._replies = {uid: reply for uid, reply in self._replies.items() if test(reply)}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.daemonset.node_pods import Spot
+from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Backoff, Cause, CreatePod, DeletePod
+from gitops_ds.model.decision import Action, Backoff, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.objects import POD, Key
 
 # Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also waits until its watch has shown
@@ -16,7 +16,7 @@ BURST = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class PodChanges:
     """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970).
 
     `unplaced` says by node why a pod that is wanted has no room there. `later` are further nodes that shall get a pod, once the
@@ -39,6 +39,6 @@ class Moves:
         return (*self.creates[: max(0, BURST - unshown)], *self.deletes[:BURST])
 
 
-def delete(spot: Spot, pod: Pod, cause: Cause, why: str) -> DeletePod:
+def delete(spot: NodePods, pod: Pod, cause: DeleteCause, why: str) -> DeletePod:
     """The end of a pod of that node."""
     return DeletePod(Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why)

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from gitops_ds.apimachinery import capacity, revisions, tolerations
-from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import CreatePod
@@ -22,14 +22,14 @@ _SUFFIX = 10
 _LONGEST = 63  # a pod's name is its host name, a DNS label
 
 
-class Mould:
+class PodFactory:
     """Makes the pods of one turn; what they share is built once.
 
     A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where the observation tells the room
     of each node, unless the template names a scheduler of its own.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: NodePodLayout) -> None:
         daemonset = fleet.seen.daemonset
         self._vanished = fleet.seen.vanished
         self._base = f"{daemonset.key.name}\n{daemonset.uid}\n{fleet.hash}"
@@ -42,12 +42,12 @@ class Mould:
         self._asked = capacity.requested(self._spec) if self._rooms else {}
         self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
 
-    def misfit(self, spot: Spot) -> str:
+    def misfit(self, spot: NodePods) -> str:
         """Why the pod has no room on that node; empty when it has, or when the scheduler sees to it."""
         room = self._rooms.get(spot.node) if self._rooms else None
         return capacity.misfit(self._asked, self._ports, room) if room else ""
 
-    def create(self, spot: Spot, why: str) -> CreatePod:
+    def create(self, spot: NodePods, why: str) -> CreatePod:
         """A pod for that node."""
         # A leader that came later knows the pods that are there, but not who vanished before them.
         last = "" if spot.uids else self._vanished.get(spot.node, "")

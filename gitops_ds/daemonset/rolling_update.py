@@ -10,37 +10,37 @@ from collections.abc import Sequence
 
 from gitops_ds.apimachinery import int_or_percent
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.daemonset.node_pods import Fleet, Spot
-from gitops_ds.daemonset.pod_changes import Moves
-from gitops_ds.daemonset.pod_factory import Mould
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.pod_changes import PodChanges
+from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
-from gitops_ds.model.decision import Cause, CreatePod, DeletePod
+from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
 
 _UNAVAILABLE = "it runs an earlier template and is not available"
 _OUTDATED = "it runs an earlier template"
 
 
-def pace(fleet: Fleet) -> Moves:
+def pace(fleet: NodePodLayout) -> PodChanges:
     """The next moves of the rollout; none when it is done, must wait, or is suspended by the annotation.
 
     A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted template.
     """
     if fleet.seen.daemonset.suspended:
-        return Moves()
+        return PodChanges()
     match fleet.seen.daemonset.strategy:
         case OnDelete():
-            return Moves()
+            return PodChanges()
         case RollingUpdate() as strategy:
             max_unavailable, max_surge = int_or_percent.limits(strategy, fleet.desired)
             return _surge(fleet, max_surge) if max_surge else _replace(fleet, max_unavailable)
 
 
-def _in_turn(fleet: Fleet) -> Sequence[Spot]:
+def _in_turn(fleet: NodePodLayout) -> Sequence[NodePods]:
     own = fleet.seen.own_node
     return sorted(fleet.spots, key=lambda spot: spot.node == own) if own else fleet.spots
 
 
-def _sort_out(fleet: Fleet, spot: Spot) -> tuple[Pod | None, Pod | None, bool]:
+def _sort_out(fleet: NodePodLayout, spot: NodePods) -> tuple[Pod | None, Pod | None, bool]:
     """The new pod, the old one, and whether there are more of either."""
     new = old = None
     for pod in spot.staying:
@@ -55,7 +55,7 @@ def _sort_out(fleet: Fleet, spot: Spot) -> tuple[Pod | None, Pod | None, bool]:
     return new, old, False
 
 
-def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
+def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
     """Deletes old pods; settling makes the new ones.
 
     Assumes: every node that shall have a pod, has one or waits for one to vanish.
@@ -66,8 +66,8 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
     """
     unavailable = unready = 0
     broken: list[DeletePod] = []
-    young: list[tuple[Spot, Pod]] = []
-    candidates: list[tuple[Spot, Pod]] = []
+    young: list[tuple[NodePods, Pod]] = []
+    candidates: list[tuple[NodePods, Pod]] = []
     for spot in _in_turn(fleet):
         if not spot.wanted and not spot.pods:
             continue
@@ -86,15 +86,15 @@ def _replace(fleet: Fleet, max_unavailable: int) -> Moves:
             if old.ready:
                 young.append((spot, old))
             else:
-                broken.append(pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
+                broken.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
-    chosen = broken + [pod_changes.delete(spot, old, Cause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
+    chosen = broken + [pod_changes.delete(spot, old, DeleteCause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
     room = max(0, max_unavailable - unready)
-    chosen += [pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE) for spot, old in young[:room]]
-    return Moves(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
+    chosen += [pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE) for spot, old in young[:room]]
+    return PodChanges(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
 
 
-def _surge(fleet: Fleet, max_surge: int) -> Moves:
+def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
     """Makes new pods beside the old ones; an old one goes when the new one is available.
 
     Invariant: at most `max_surge` nodes have a new pod that is not available beside an available old one by the doing of this
@@ -104,11 +104,11 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
     """
     surge = available = 0
     free: list[CreatePod] = []
-    candidates: list[Spot] = []
+    candidates: list[NodePods] = []
     deletes: list[DeletePod] = []
     elsewhere: list[DeletePod] = []
     unplaced: dict[str, str] = {}
-    mould = Mould(fleet)
+    mould = PodFactory(fleet)
     for spot in _in_turn(fleet):
         new, old, excess = _sort_out(fleet, spot)
         if excess:
@@ -120,7 +120,7 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
             continue
         if new is not None:
             if fleet.available(new):
-                deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, "its replacement is available"))
+                deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available"))
             else:
                 surge += 1
         elif spot.wanted and (reason := mould.misfit(spot)):
@@ -129,14 +129,14 @@ def _surge(fleet: Fleet, max_surge: int) -> Moves:
             if spot.wanted:
                 free.append(mould.create(spot, "the earlier pod there is not available"))
             else:
-                deletes.append(pod_changes.delete(spot, old, Cause.OUTDATED, _UNAVAILABLE))
+                deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE))
         elif spot.wanted:
             candidates.append(spot)
         else:
-            elsewhere.append(pod_changes.delete(spot, old, Cause.OUTDATED, "enough pods are available where they shall be"))
+            elsewhere.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "enough pods are available where they shall be"))
     spare = max(0, min(available - fleet.desired, len(elsewhere)))
     creates = free + [mould.create(spot, "its pod runs an earlier template") for spot in candidates[: max(0, max_surge - surge)]]
-    return Moves(
+    return PodChanges(
         tuple(sorted(creates, key=lambda action: action.node)),
         tuple(sorted(deletes + elsewhere[:spare], key=lambda action: (action.node, action.key))),
         unplaced=unplaced,

@@ -28,14 +28,14 @@ _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RolloutPace:
     """How long a pod takes, in seconds: from its creation to readiness, and from its deletion until it is gone."""
 
     start: float = 30.0
     stop: float = 5.0
 
 
-USUAL = Pace()
+USUAL = RolloutPace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rehearsal:
     estimated: bool = False
 
 
-def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: Pace = USUAL) -> Rehearsal:
+def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: RolloutPace = USUAL) -> Rehearsal:
     """Plays the way from the old DaemonSet, rolled out everywhere, to the new one; bodies as the API server stores them.
 
     A suspended DaemonSet, or one that is updated on delete, moves no pod, and its rehearsal ends at once.
@@ -69,7 +69,7 @@ def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: Pace = US
 
 
 class _Stage:
-    def __init__(self, body: Body, nodes: Sequence[Node], pace: Pace) -> None:
+    def __init__(self, body: Body, nodes: Sequence[Node], pace: RolloutPace) -> None:
         self.daemonset = daemonsets.daemonset_of(body)
         self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
         self.ready = frozenset(node.name for node in nodes if node.ready)

@@ -32,10 +32,10 @@ import msgspec
 
 from gitops_ds.apimachinery import int_or_percent
 from gitops_ds.daemonset import decide, manage, rolling_update
-from gitops_ds.daemonset.node_pods import Fleet, Spot
-from gitops_ds.daemonset.pod_changes import Moves
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.model.daemonset import DaemonSet, Pod, RollingUpdate
-from gitops_ds.model.decision import Cause, CreatePod, Decision, DeletePod, Observation
+from gitops_ds.model.decision import CreatePod, Decision, DeleteCause, DeletePod, Observation
 from gitops_ds.model.events.base import (
     Compared,
     Decided,
@@ -52,7 +52,7 @@ LONGEST_BACKOFF = manage.LONGEST_DELAY + STANDSTILL
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ShadowReport:
     """What a look brought to light, and after how many seconds without news the next is due."""
 
     records: tuple[Record, ...] = ()
@@ -71,12 +71,12 @@ class Shadow:
             if pod.owner is not None and pod.owner.uid == watched.seen.daemonset.uid:
                 watched.last[pod.uid] = pod
 
-    def look(self, told: Decided) -> Look:
+    def look(self, told: Decided) -> ShadowReport:
         """One turn, in the order of time. A DaemonSet that is new, or ends, or can't be obeyed, is not judged."""
         seen, watched = told.seen, self._watched.get(told.daemonset)
         if seen.daemonset.deleting or told.decision.complaint:
             self.forget(told.daemonset)
-            return Look()
+            return ShadowReport()
         if watched is None or watched.seen.daemonset.uid != seen.daemonset.uid:
             before = seen if seen.daemonset.observed_generation else _bare(seen)
             watched = self._watched[told.daemonset] = _Watched(before, decide.layout(before), since=seen.now, news_at=seen.now)
@@ -123,7 +123,7 @@ class _Watched:
     """
 
     seen: Observation
-    fleet: Fleet
+    fleet: NodePodLayout
     since: float
     news_at: float
     open: bool = True
@@ -134,9 +134,9 @@ class _Watched:
     nodes_wished: set[str] = field(default_factory=set)
     uids_wished: dict[str, str] = field(default_factory=dict)
     at_risk: set[str] = field(default_factory=set)
-    outdated: list[tuple[float, Fleet]] = field(default_factory=list)
+    outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
 
-    def look(self, seen: Observation, decision: Decision) -> Look:
+    def look(self, seen: Observation, decision: Decision) -> ShadowReport:
         """Takes up what changed since the last look, judges it, and concludes what can be concluded."""
         fleet = decide.layout(seen)
         if self._is_news(seen, fleet) or seen.now < self.news_at:
@@ -151,11 +151,11 @@ class _Watched:
         self.seen, self.fleet = seen, fleet
         return self._conclude(decision)
 
-    def _is_news(self, seen: Observation, fleet: Fleet) -> bool:
+    def _is_news(self, seen: Observation, fleet: NodePodLayout) -> bool:
         before = self.seen.daemonset.version, self.seen.revisions, self.fleet.spots
         return (seen.daemonset.version, seen.revisions, fleet.spots) != before
 
-    def _move(self, seen: Observation, fleet: Fleet) -> None:
+    def _move(self, seen: Observation, fleet: NodePodLayout) -> None:
         """The pods that came and went since the last look."""
         before, now = ({pod.uid: pod for pod in look.pods if pod.owner is not None} for look in (self.seen, seen))
         known = {pod.uid for pod in self.seen.pods}
@@ -171,7 +171,7 @@ class _Watched:
                 self.departures[pod.uid] = _Act(last, seen.now, frozenset(spot.uids), available)
         self.last.clear()
 
-    def _judge(self, seen: Observation, fleet: Fleet) -> None:
+    def _judge(self, seen: Observation, fleet: NodePodLayout) -> None:
         """Counts the acts that ours would have done too; the others stay, to be judged again."""
         self._explain_arrivals(self.nodes_wished, fleet)
         self._explain_departures(self.uids_wished.keys(), fleet)
@@ -184,7 +184,7 @@ class _Watched:
                 ends = _deletes(_with(view, self.departures)) | _deletes(_before(view, self.departures))
                 self._explain_departures(ends, fleet)
 
-    def _explain_arrivals(self, wanted: set[str], fleet: Fleet) -> None:
+    def _explain_arrivals(self, wanted: set[str], fleet: NodePodLayout) -> None:
         """A wish for a node explains one pod there."""
         for uid, act in list(self.arrivals.items()):
             node = act.pod.node
@@ -193,7 +193,7 @@ class _Watched:
                 del self.arrivals[uid]
                 wanted.discard(node)
 
-    def _explain_departures(self, wanted: Set[str], fleet: Fleet) -> None:
+    def _explain_departures(self, wanted: Set[str], fleet: NodePodLayout) -> None:
         for uid, gone in list(self.departures.items()):
             rolls = self._rolls(gone.pod, fleet)
             if rolls or uid in wanted:
@@ -203,7 +203,7 @@ class _Watched:
                     self.at_risk.add(gone.pod.node)
                 del self.departures[uid]
 
-    def _surges(self, pod: Pod, fleet: Fleet) -> bool:
+    def _surges(self, pod: Pod, fleet: NodePodLayout) -> bool:
         """Whether a pod came beside one of another template, of which any may come first."""
         strategies = (look.seen.daemonset.strategy for look in (self.fleet, fleet))
         if not any(isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) for strategy in strategies):
@@ -211,12 +211,12 @@ class _Watched:
         beside = (other for spot in (*self.fleet.spots, *fleet.spots) if spot.node == pod.node for other in spot.pods)
         return any(other.hash != pod.hash for other in beside)
 
-    def _rolls(self, pod: Pod, fleet: Fleet) -> bool:
+    def _rolls(self, pod: Pod, fleet: NodePodLayout) -> bool:
         """Whether a rollout replaces a pod of that template, by what was seen now, at the look before, or of an outdated spec."""
         looks = (self.fleet, fleet, *(old for _, old in self.outdated))
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
 
-    def _weigh(self, fleet: Fleet) -> None:
+    def _weigh(self, fleet: NodePodLayout) -> None:
         """The nodes at risk now, against the budget."""
         strategy = fleet.seen.daemonset.strategy
         if not self.open:
@@ -238,7 +238,7 @@ class _Watched:
             if not isinstance(action, CreatePod):
                 self.uids_wished[getattr(action, "uid", "")] = getattr(action, "node", "")
 
-    def _conclude(self, decision: Decision) -> Look:
+    def _conclude(self, decision: Decision) -> ShadowReport:
         """Ends the interval when nothing is wanted and all is quiet, and tells what nobody does."""
         now, quiet = self.seen.now, self.seen.now - self.news_at
         wishes = _wishes(decision, failed=quiet >= LONGEST_BACKOFF)
@@ -248,7 +248,7 @@ class _Watched:
             self.open, self.since = True, now
         records: list[Record] = []
         if not self.open:
-            return Look()
+            return ShadowReport()
         if self.interval.at_risk > self.interval.budget > 0:
             ours = f"at most {self.interval.budget} nodes at risk at once"
             records += self._differ(Unlike.ROLLOUT, ours, f"put {self.interval.at_risk} at risk")
@@ -259,8 +259,8 @@ class _Watched:
         else:
             due = QUIET if _is_well(self.fleet) else STALLED
             if quiet >= due:
-                return Look((*records, *self._settle()))
-        return Look(tuple(records), due - quiet if due > quiet else None)
+                return ShadowReport((*records, *self._settle()))
+        return ShadowReport(tuple(records), due - quiet if due > quiet else None)
 
     def _settle(self) -> list[Record]:
         records = self._unexplained()
@@ -320,7 +320,7 @@ def _before(seen: Observation, departures: Mapping[str, _Act]) -> Observation:
     return _with(replace(seen, pods=tuple(pods)), departures)
 
 
-def _moves(seen: Observation) -> Moves:
+def _moves(seen: Observation) -> PodChanges:
     """What ours would do with the pods, however many there are."""
     fleet = decide.layout(seen)
     return manage.settle(fleet) or rolling_update.pace(fleet)
@@ -339,13 +339,13 @@ def _paces(daemonset: DaemonSet) -> bool:
     return isinstance(daemonset.strategy, RollingUpdate) and not daemonset.suspended
 
 
-def _is_doubled(fleet: Fleet, spot: Spot) -> bool:
+def _is_doubled(fleet: NodePodLayout, spot: NodePods) -> bool:
     """Whether a new pod that is not available stands beside an old one that is."""
     new = any(fleet.updated(pod) and not fleet.available(pod) for pod in spot.staying)
     return new and any(not fleet.updated(pod) and fleet.available(pod) for pod in spot.staying)
 
 
-def _is_well(fleet: Fleet) -> bool:
+def _is_well(fleet: NodePodLayout) -> bool:
     """Whether nothing is on its way: each node that shall has an available pod, of the wanted template where pods are replaced."""
     rolls = _paces(fleet.seen.daemonset)
     for spot in fleet.spots:
@@ -360,7 +360,7 @@ def _wishes(decision: Decision, *, failed: bool) -> str:
     """What is wanted, in a few words; failed pods, which theirs leaves for a back-off, only on demand."""
     creates = [action.node for action in decision.actions if isinstance(action, CreatePod)]
     others = [action for action in decision.actions if not isinstance(action, CreatePod)]
-    others = [action for action in others if failed or not (isinstance(action, DeletePod) and action.cause is Cause.FAILED)]
+    others = [action for action in others if failed or not (isinstance(action, DeletePod) and action.cause is DeleteCause.FAILED)]
     told = [f"pods on {_listed(creates)}"] if creates else []
     if others:
         told.append(_listed([f"{type(action).__name__} {action.key.name}" for action in others]))

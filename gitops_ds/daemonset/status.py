@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gitops_ds.daemonset.node_pods import Fleet
+from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model.daemonset import Counts
-from gitops_ds.model.decision import Status
+from gitops_ds.model.decision import StatusUpdate
 
 
-def count(fleet: Fleet) -> Counts:
+def count(fleet: NodePodLayout) -> Counts:
     """The counters as of now. Of several pods on a node the one that would be kept counts, also while it is being deleted."""
     desired = current = misscheduled = ready = updated = available = 0
     for spot in fleet.spots:
@@ -26,16 +26,16 @@ def count(fleet: Fleet) -> Counts:
     return Counts(desired, current, misscheduled, ready, updated, available)
 
 
-def write(fleet: Fleet) -> Status | None:
+def write(fleet: NodePodLayout) -> StatusUpdate | None:
     """What to write; None when the status says it already."""
     daemonset, counts = fleet.seen.daemonset, count(fleet)
     known = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
     if (counts, counts.unavailable) == (daemonset.counts, known) and daemonset.observed_generation >= daemonset.generation:
         return None
-    return Status(counts, daemonset.generation)
+    return StatusUpdate(counts, daemonset.generation)
 
 
-def next_available(fleet: Fleet) -> float | None:
+def next_available(fleet: NodePodLayout) -> float | None:
     """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if none is waiting for that."""
     wanted = fleet.seen.daemonset.min_ready_seconds
     if not wanted:

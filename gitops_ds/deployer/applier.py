@@ -16,7 +16,7 @@ from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation, Refusal
-from gitops_ds.model.cluster import Applied, Cluster, PatchType, Propagation
+from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.plan import (
@@ -27,14 +27,14 @@ from gitops_ds.plan import (
     prune,
     tracking_labels,
 )
-from gitops_ds.plan.options import Answer, FieldConflict, Terms
+from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AppliedObject:
     """An object after its write (None: deleted), with the API server's warnings."""
 
     change: Change
@@ -43,21 +43,21 @@ class Written:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ApplyOutcome:
     """What became of a plan's changes."""
 
-    written: list[Written] = field(default_factory=list)
+    written: list[AppliedObject] = field(default_factory=list)
     refused: list[tuple[Change, Refusal]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class Applier:
     """All that a write needs: the cluster, where each object lives, what is live, and on which terms."""
 
     cluster: Cluster
     resources: Mapping[Key, Resource]
     live: Live
-    terms: Terms
+    terms: PlanContext
 
     def acting(self, key: Key, agent: str) -> Cluster:
         """The cluster in the name of whoever applies this object. Raises Forbidden where nobody does."""
@@ -70,12 +70,12 @@ class Writer:
         return self.cluster.acting_as(found)
 
 
-async def ask(writer: Writer, manifests: Iterable[Manifest]) -> Mapping[Key, Answer]:
+async def ask(writer: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
     """The API server's answers to dry runs of these manifests, whose objects exist."""
     wanted = list(manifests)
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(manifest: Manifest) -> Answer:
+    async def one(manifest: Manifest) -> DryRunResult:
         async with turn:
             return await _ask(writer, manifest)
 
@@ -83,7 +83,7 @@ async def ask(writer: Writer, manifests: Iterable[Manifest]) -> Mapping[Key, Ans
     return {manifest.key: answer for manifest, answer in zip(wanted, answers, strict=True)}
 
 
-async def _ask(writer: Writer, manifest: Manifest) -> Answer:
+async def _ask(writer: Applier, manifest: Manifest) -> DryRunResult:
     live = writer.live.objects.get(manifest.key)
     try:
         cluster = writer.acting(manifest.key, manifest.agent)
@@ -92,29 +92,29 @@ async def _ask(writer: Writer, manifest: Manifest) -> Answer:
         body, resource = planner.probe(manifest, live, writer.terms), writer.resources[manifest.key]
         return await _ask_both_ways(cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts))
     except (errors.Invalid, errors.BadRequest, errors.Forbidden, errors.ServerFault) as error:
-        return Answer(refused=str(error))
+        return DryRunResult(refused=str(error))
 
 
-async def _ask_for_new(cluster: Cluster, writer: Writer, manifest: Manifest) -> Answer:
+async def _ask_for_new(cluster: Cluster, writer: Applier, manifest: Manifest) -> DryRunResult:
     """Whether the object may be made; a namespace or definition that comes with the same plan is not there yet."""
     body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, writer.terms.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
         await cluster.apply(writer.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True)
-    return Answer()
+    return DryRunResult()
 
 
 async def _ask_both_ways(
     cluster: Cluster, resource: Resource, body: Body, may_take: Callable[[tuple[FieldConflict, ...]], bool]
-) -> Answer:
+) -> DryRunResult:
     try:
-        return Answer((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
+        return DryRunResult((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
     except errors.Conflict as error:
         if not may_take(conflicts := conflicts_of(error)):
-            return Answer(conflicts=conflicts)
-    return Answer((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
+            return DryRunResult(conflicts=conflicts)
+    return DryRunResult((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
 
 
-def _may_take(writer: Writer, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]) -> bool:
+def _may_take(writer: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]) -> bool:
     """Whether fields of others are to be shown as won; drift that is only told is shown as what would be put back."""
     left = drift.is_left(manifest, live, writer.terms)
     return left or planner.may_force(manifest, live, conflicts, writer.terms)
@@ -131,7 +131,7 @@ def _manager(message: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class Dependencies:
     """What is waited for, with patience: agents that others need, objects that come to their end.
 
     Each says what is missing, or nothing.
@@ -141,13 +141,15 @@ class Waits:
     ends: Callable[[Sequence[Key]], Awaitable[str]]
 
 
-async def perform(writer: Writer, changes: Sequence[Change], waits: Waits, tell: Callable[[Written], None]) -> Outcome:
+async def perform(
+    writer: Applier, changes: Sequence[Change], waits: Dependencies, tell: Callable[[AppliedObject], None]
+) -> ApplyOutcome:
     """Writes the changes in their order, those of one kind and wave together; deletes come last, and only after no failure.
 
     What a change needs and is missing leaves it for a later pass; it is asked once for the same agents. `tell` hears of every write
     at once.
     """
-    outcome = Outcome()
+    outcome = ApplyOutcome()
     wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
     missing: dict[tuple[str, ...], str] = {(): ""}
 
@@ -177,7 +179,7 @@ async def perform(writer: Writer, changes: Sequence[Change], waits: Waits, tell:
 
 
 async def _in_stages(
-    writer: Writer, changes: Sequence[Change], outcome: Outcome, heard: tuple[Waits, Callable[[Written], None]]
+    writer: Applier, changes: Sequence[Change], outcome: ApplyOutcome, heard: tuple[Dependencies, Callable[[AppliedObject], None]]
 ) -> None:
     """Deletes DaemonSets so that at most as many nodes as the guard allows lose pods at once, or one DaemonSet's.
 
@@ -212,7 +214,12 @@ def _kept(key: Key) -> Refusal:
 
 
 async def _together(
-    writer: Writer, changes: Sequence[Change], outcome: Outcome, tell: Callable[[Written], None], *, visibly: bool = False
+    writer: Applier,
+    changes: Sequence[Change],
+    outcome: ApplyOutcome,
+    tell: Callable[[AppliedObject], None],
+    *,
+    visibly: bool = False,
 ) -> None:
     """Writes or deletes some at once; `visibly`: what is deleted stays until its pods are gone."""
     turn = asyncio.Semaphore(AT_ONCE)
@@ -253,7 +260,7 @@ def _advice(error: errors.ClusterError) -> str:
     return "; put a Namespace into the repository, or create it" if missing else ""
 
 
-async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
+async def _write(writer: Applier, change: Change, manifest: Manifest) -> AppliedObject:
     body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, writer.terms.stamp))
     resource, live = writer.resources[manifest.key], writer.live.objects.get(manifest.key)
     cluster = writer.acting(manifest.key, manifest.agent)
@@ -265,10 +272,10 @@ async def _write(writer: Writer, change: Change, manifest: Manifest) -> Written:
         if not planner.may_force(manifest, live, conflicts_of(error), writer.terms):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
-    return Written(change, done.body, done.warnings)
+    return AppliedObject(change, done.body, done.warnings)
 
 
-async def _apply(cluster: Cluster, resource: Resource, body: Body) -> Applied:
+async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:
     """An apply; one of a custom kind is repeated for some seconds, until the definition written before it is in force."""
     custom = (resource.group, resource.kind) not in builtin_resources.RESOURCES
     tries = int(DEFINITION_SECONDS / DEFINITION_PAUSE) if custom else 0
@@ -295,7 +302,7 @@ async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
 _PROPAGATION = {prune.Policy.ORPHAN: Propagation.ORPHAN, prune.Policy.FOREGROUND: Propagation.FOREGROUND}
 
 
-async def _delete(writer: Writer, change: Change, *, visibly: bool) -> Written:
+async def _delete(writer: Applier, change: Change, *, visibly: bool) -> AppliedObject:
     key, live = change.key, writer.live.objects[change.key]
     policy = prune.policy_of(live, writer.terms.guards.policy, live_words=writer.terms.live_words)
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
@@ -305,4 +312,4 @@ async def _delete(writer: Writer, change: Change, *, visibly: bool) -> Written:
     cluster = writer.acting(key, writer.terms.agents.get(key, ""))
     with contextlib.suppress(errors.NotFound):  # gone already
         await cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
-    return Written(change, None)
+    return AppliedObject(change, None)

@@ -42,7 +42,7 @@ async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Liv
     return replace(seen, contents={**seen.contents, **found})
 
 
-class Memory:
+class ContentsCache:
     """Remembers for a minute what keeps a container from being deleted; that nothing does is read each time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

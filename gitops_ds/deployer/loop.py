@@ -26,11 +26,11 @@ from gitops_ds.deployer import (
     source_status_store,
     state_store,
 )
-from gitops_ds.deployer.object_claims import Claims, Member, Rank
-from gitops_ds.deployer.reconcile import Asked, Place
-from gitops_ds.deployer.report_once import Said
+from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.report_once import DeduplicatingEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
-from gitops_ds.deployer.revision_selector import Choice, Choosing, Source
+from gitops_ds.deployer.revision_selector import Choosing, RevisionSource, SelectedRevision
 from gitops_ds.deployer.tip_lookup import Looks, Seen
 from gitops_ds.deployer.watch_cache import Caches
 from gitops_ds.model.bundle import Manifest, Pool
@@ -53,7 +53,7 @@ SETTLE = 0.5  # seconds after a change in the cluster, so that several are looke
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LoopTiming:
     """Seconds until a failed pass is tried again, the clock (seconds since 1970), and numbers in [0, 1) for jitter."""
 
     retry: float
@@ -64,7 +64,7 @@ class Timing:
 class Loop:
     """One repository on one cluster."""
 
-    def __init__(self, source: Source, place: Place, asked: Asked, emit: Emit, timing: Timing) -> None:
+    def __init__(self, source: RevisionSource, place: DeployTarget, asked: ApplyOptions, emit: Emit, timing: LoopTiming) -> None:
         """Nothing runs until `run`."""
         self._source = replace(source, tip=self._timed("tip", source.tip), snapshot=self._timed("snapshot", source.snapshot))
         self._asked, self._emit, self._timing = asked, self._say, timing
@@ -72,12 +72,12 @@ class Loop:
         self._going: asyncio.Task[None] | None = None
         self._choosing = Choosing(self._source, self._emit, timing.clock)
         self._supervisor = Supervisor(emit, timing.clock)
-        self._said = Said(self._emit, timing.clock)
+        self._said = DeduplicatingEmitter(self._emit, timing.clock)
         self._looks = Looks(self._source.tip, self._wish_for, always=source.watched)
         self._tip: CommitId | None = None
         self._damped: drift_damping.Rows = {}
         self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance, self._supervisor)
-        listed = deletion_contents.Memory(lambda: asyncio.get_running_loop().time())
+        listed = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())
         self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read)
         self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
         self._saver = source_status_store.Saver(place.cluster, (place.namespace, place.owner), timing.clock)
@@ -97,13 +97,13 @@ class Loop:
         self._stopping = False
         self._state: State | None = None
         self._left: State | None = None
-        self._choice: Choice | None = None
+        self._choice: SelectedRevision | None = None
         self._settled: tuple[CommitId, int] | None = None
         self._compared, self._due = 0.0, math.inf
         self._tries, self._again = 0, math.inf
         self._held_off, self._retry_at = 0.0, 0.0
         self._deferred: Mapping[Key, Refusal] = {}
-        self._member: Member | None = None
+        self._member: Claimant | None = None
         self._moved = 0.0
         self.first_pass = asyncio.Event()
 
@@ -439,8 +439,8 @@ class Loop:
         return error
 
     async def _chosen(
-        self, choose: revision_selector.Choose, asked: tuple[CommitId, State, str], before: Choice | None, *, anew: bool
-    ) -> tuple[Choice, errors.SourceError | None]:
+        self, choose: revision_selector.Choose, asked: tuple[CommitId, State, str], before: SelectedRevision | None, *, anew: bool
+    ) -> tuple[SelectedRevision, errors.SourceError | None]:
         """The choice for a tip, as it is or made anew; the one before where Git does not give the files of the tip."""
         tip, known, held = asked
         if before is not None and (before.tip, before.held) == (tip, held) and not anew:
@@ -455,7 +455,7 @@ class Loop:
         self._tries, self._retry_at = 0, 0.0
         return choice, choice.blocked
 
-    async def _carry_out(self, choice: Choice, known: State, steering: Steering, stir: int) -> None:
+    async def _carry_out(self, choice: SelectedRevision, known: State, steering: Steering, stir: int) -> None:
         """Plans and applies what was chosen."""
         tip, prepared, snapshot = choice.tip, choice.prepared, choice.snapshot
         self._waiting = self._ended = None
@@ -508,7 +508,7 @@ class Loop:
             return known
         return await state_store.save(place.cluster, place.namespace, place.owner, replace(known, repository=place.repository))
 
-    def _asks(self, named: Iterable[Key], steering: Steering) -> Asked:
+    def _asks(self, named: Iterable[Key], steering: Steering) -> ApplyOptions:
         """What is asked of this pass, among the neighbours, who hear what is named."""
         now = asyncio.get_running_loop().time()
         asked = replace(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from gitops_ds.model.objects import Key
-from gitops_ds.plan.options import Neighbours
+from gitops_ds.plan.options import OtherOwners
 
 
 class Rank(IntEnum):
@@ -22,7 +22,7 @@ class Rank(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class Claimant:
     """One deployer's view of the claims."""
 
     claims: Claims
@@ -41,12 +41,12 @@ class Member:
             other.stir()
 
     @property
-    def neighbours(self) -> Neighbours:
+    def neighbours(self) -> OtherOwners:
         """What a plan of this deployer has to know of the others."""
         others = self.claims.others(self)
         told = [(other.owner, other.rank, other.keys) for other in others if other.keys is not None]
         complete = len(told) == self.claims.expected(self.rank)
-        return Neighbours(
+        return OtherOwners(
             ahead={key: owner for owner, rank, keys in told if rank < self.rank for key in keys},
             heirs=frozenset().union(*(keys for _, _, keys in told)),
             behind=frozenset(owner for owner, _, _ in told) if complete else frozenset(),
@@ -59,15 +59,15 @@ class Claims:
     """All deployers of a service; `numbers` says how many there will be of each rank."""
 
     numbers: Mapping[Rank, int] = field(default_factory=dict)
-    members: list[Member] = field(default_factory=list)
+    members: list[Claimant] = field(default_factory=list)
 
-    def join(self, owner: str, rank: Rank, stir: Callable[[], None]) -> Member:
+    def join(self, owner: str, rank: Rank, stir: Callable[[], None]) -> Claimant:
         """Takes in a deployer; `stir` makes it look again."""
-        member = Member(self, owner, rank, stir)
+        member = Claimant(self, owner, rank, stir)
         self.members.append(member)
         return member
 
-    def others(self, member: Member) -> list[Member]:
+    def others(self, member: Claimant) -> list[Claimant]:
         """Those of another rank: between two repositories the owner label alone decides."""
         return [other for other in self.members if other.rank is not member.rank]
 

@@ -16,7 +16,7 @@ from gitops_ds.apimachinery import rollout_status
 from gitops_ds.deployer import applier, deletion_contents, live_state, state_store
 from gitops_ds.model import guards, names
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Change, Drift, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import Applied, DriftCorrected, Generation, NotApplied, PassEnded, Planned, State
 from gitops_ds.model.events.base import Emit
@@ -30,10 +30,10 @@ from gitops_ds.plan import (
     planner,
     suspension,
 )
-from gitops_ds.plan.allow_list import EVERYTHING, Allowed
-from gitops_ds.plan.ignore_differences import Rule
+from gitops_ds.plan.allow_list import EVERYTHING, AllowList
+from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ALONE, HOLD_SECONDS, Neighbours, Terms
+from gitops_ds.plan.options import ALONE, HOLD_SECONDS, OtherOwners, PlanContext
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.tracking_labels import Stamp
 
@@ -41,7 +41,7 @@ POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApplyOptions:
     """What a caller wants of a pass.
 
     `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
@@ -53,23 +53,23 @@ class Asked:
     guards: Guards = Guards()
     adopt: bool = False
     force_conflicts: bool = False
-    drift: Drift = Drift.CORRECT
+    drift: DriftPolicy = DriftPolicy.CORRECT
     approved: str = ""
     patience: float = 300.0
     go_back: bool = False
     hold_for: float = HOLD_SECONDS
     compare_every: float = 600.0
-    ignore: tuple[Rule, ...] = ()
+    ignore: tuple[IgnoreRule, ...] = ()
     impersonation: Impersonation | None = None
-    allowed: Allowed = EVERYTHING
-    neighbours: Neighbours = ALONE
+    allowed: AllowList = EVERYTHING
+    neighbours: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
     deferred: Mapping[Key, Refusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeployTarget:
     """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there.
 
     `wrote` is told of each object that was written, with its version, and with "" for one that was deleted. `contents` lists what
@@ -87,17 +87,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PreparedPlan:
     """A plan with what it was made from, ready to be carried out."""
 
     plan: Plan
     bundle: Bundle
     commit: CommitInfo | None
-    writer: applier.Writer
+    writer: applier.Applier
     state: State
 
 
-async def draft(place: Place, bundle: Bundle, commit: CommitInfo | None, asked: Asked, *, seen: Live | None = None) -> Draft:
+async def draft(
+    place: DeployTarget, bundle: Bundle, commit: CommitInfo | None, asked: ApplyOptions, *, seen: Live | None = None
+) -> PreparedPlan:
     """The plan for a bundle. `seen` is what caches hold; without it the cluster is asked.
 
     Raises ClusterError. Sends dry runs, and only for objects that are not plainly as they shall be; writes nothing.
@@ -107,8 +109,8 @@ async def draft(place: Place, bundle: Bundle, commit: CommitInfo | None, asked: 
 
 
 async def draft_with(
-    place: Place, bundle: Bundle, commit: CommitInfo | None, asked: Asked, *, known: State, seen: Live | None = None
-) -> Draft:
+    place: DeployTarget, bundle: Bundle, commit: CommitInfo | None, asked: ApplyOptions, *, known: State, seen: Live | None = None
+) -> PreparedPlan:
     """As `draft`, with a state that was read before."""
     bundle = await live_state.with_namespaces(place.cluster, bundle)
     resources, refused = await live_state.resources_of(place.cluster, bundle, known.inventory)
@@ -118,7 +120,7 @@ async def draft_with(
     strays, _ = await live_state.resources_of(place.cluster, replace(bundle, manifests={}), seen.objects.keys() - resources.keys())
     resources = {**resources, **strays}
     stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
-    terms = Terms(
+    terms = PlanContext(
         stamp,
         guards=asked.guards,
         adopt=asked.adopt,
@@ -145,7 +147,7 @@ async def draft_with(
     gone, _ = deletions.of(served, seen, terms)
     seen = await live_state.with_config_maps_in_use(place.cluster, seen, gone)
     seen = await place.contents(place.cluster, seen, deletions.to_list(gone, seen, terms))
-    writer = applier.Writer(place.cluster, resources, seen, terms)
+    writer = applier.Applier(place.cluster, resources, seen, terms)
     undecided = planner.undecided(served, seen, terms)
     answers = await applier.ask(writer, undecided)
     kept = served.manifests.keys() - {manifest.key for manifest in undecided}
@@ -155,10 +157,12 @@ async def draft_with(
         made = planner.plan(served, seen, terms, answers, kept=kept)
     suspended = suspension.refusals(made.changes, seen.objects, live_words=asked.live_words)
     made = replace(made, changes=_without(made.changes, suspended), refusals=(*refused, *made.refusals, *suspended))
-    return Draft(made, bundle, commit, writer, known)
+    return PreparedPlan(made, bundle, commit, writer, known)
 
 
-async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock: Callable[[], float]) -> tuple[PassEnded, State]:
+async def carry_out(
+    place: DeployTarget, ready: PreparedPlan, asked: ApplyOptions, emit: Emit, clock: Callable[[], float]
+) -> tuple[PassEnded, State]:
     """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on.
 
     Raises Forbidden before the first write where the plan's effect on nodes is unknown.
@@ -168,7 +172,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
         raise errors.Forbidden(f"nothing was applied: {unknown.message}", 403, "Forbidden")
     _tell_plan(ready, emit, clock)
 
-    def tell(done: applier.Written) -> None:
+    def tell(done: applier.AppliedObject) -> None:
         place.wrote(done.change.key, str(done.body["metadata"]["resourceVersion"]) if done.body else "")
         emit(Applied(clock(), done.change, done.warnings))
         if drifted := made.drifted.get(done.change.key):
@@ -186,7 +190,7 @@ async def carry_out(place: Place, ready: Draft, asked: Asked, emit: Emit, clock:
     return ended, after
 
 
-def _waits(cluster: Cluster, bundle: Bundle, patience: float) -> applier.Waits:
+def _waits(cluster: Cluster, bundle: Bundle, patience: float) -> applier.Dependencies:
     async def agents(named: Sequence[str]) -> str:
         keys = [key for key, manifest in bundle.manifests.items() if manifest.agent in named and key.kind == "DaemonSet"]
         return await _until(patience, keys, lambda key: _missing(cluster, key))
@@ -194,7 +198,7 @@ def _waits(cluster: Cluster, bundle: Bundle, patience: float) -> applier.Waits:
     async def ends(keys: Sequence[Key]) -> str:
         return await _until(patience, keys, lambda key: _there(cluster, key))
 
-    return applier.Waits(agents, ends)
+    return applier.Dependencies(agents, ends)
 
 
 async def _until(patience: float, keys: Sequence[Key], say: Callable[[Key], Awaitable[str]]) -> str:
@@ -240,7 +244,7 @@ def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Cha
     return tuple(change for change in changes if change.key not in left_out)
 
 
-async def compare(place: Place, ready: Draft, emit: Emit, clock: Callable[[], float]) -> State:
+async def compare(place: DeployTarget, ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> State:
     """Tells the plan, carries nothing out, and notes what waits; the state from now on."""
     made, terms = ready.plan, ready.writer.terms
     _tell_plan(ready, emit, clock)
@@ -253,7 +257,7 @@ def _suspended(made: Plan) -> frozenset[Key]:
     return frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD)
 
 
-def _tell_plan(ready: Draft, emit: Emit, clock: Callable[[], float]) -> None:
+def _tell_plan(ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> None:
     made, terms = ready.plan, ready.writer.terms
     if made.writes or made.refusals:
         emit(Planned(clock(), made))
@@ -261,7 +265,7 @@ def _tell_plan(ready: Draft, emit: Emit, clock: Callable[[], float]) -> None:
         emit(told)
 
 
-async def _announced(place: Place, ready: Draft) -> Draft:
+async def _announced(place: DeployTarget, ready: PreparedPlan) -> PreparedPlan:
     """Notes beforehand what will be created, and whose end was approved: a process that is killed in between forgets nothing."""
     known, made = ready.state, ready.plan
     inventory = known.inventory | {change.key for change in made.changes if change.operation is Operation.CREATE}
@@ -272,7 +276,7 @@ async def _announced(place: Place, ready: Draft) -> Draft:
     return replace(ready, state=await _save(place, noted))
 
 
-def _remembered(ready: Draft, outcome: applier.Outcome, place: Place) -> State:
+def _remembered(ready: PreparedPlan, outcome: applier.ApplyOutcome, place: DeployTarget) -> State:
     """The state after the pass: a deleted object leaves the inventory only when its delete was taken, or when it is not there.
 
     What was to be created and was refused stays noted: each try would else write it in and take it out, and so wake the next one.
@@ -305,7 +309,7 @@ def _remembered(ready: Draft, outcome: applier.Outcome, place: Place) -> State:
     )
 
 
-def _generations(ready: Draft, outcome: applier.Outcome, gone: set[Key]) -> Mapping[Key, Generation]:
+def _generations(ready: PreparedPlan, outcome: applier.ApplyOutcome, gone: set[Key]) -> Mapping[Key, Generation]:
     """Of every DaemonSet that is now as the plan has it; of the others what was known."""
     kept = [change.key for change in ready.plan.changes if change.operation is Operation.KEEP]
     bodies = {key: ready.writer.live.objects.get(key) for key in kept}
@@ -319,7 +323,7 @@ def _generations(ready: Draft, outcome: applier.Outcome, gone: set[Key]) -> Mapp
     return found
 
 
-def _found_again(ready: Draft) -> frozenset[Key]:
+def _found_again(ready: PreparedPlan) -> frozenset[Key]:
     """Objects of ours that a lost inventory held: they are in the new one, also those that a guard keeps."""
     if ready.writer.terms.inventory is not None:
         return frozenset()
@@ -335,7 +339,7 @@ def _agents(old: State, settled: Iterable[Change], inventory: frozenset[Key]) ->
     return found
 
 
-def _revisions(ready: Draft, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
+def _revisions(ready: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
     found = {key: dict(known) for key, known in ready.state.revisions.items() if key not in gone}
     for change in ready.plan.changes:
         rollout, commit = change.rollout, _commit(ready.plan, change)
@@ -359,13 +363,13 @@ def _commit(plan: Plan, change: Change) -> CommitId | None:
     return holder.commit if holder else plan.commit
 
 
-def due(known: State, asked: Asked, now: float) -> float:
+def due(known: State, asked: ApplyOptions, now: float) -> float:
     """When a cluster in which nothing moves is to be compared again (seconds since 1970)."""
-    ends = (left.since + asked.hold_for for left in known.drift.values() if left.choice is Drift.HOLD)
+    ends = (left.since + asked.hold_for for left in known.drift.values() if left.choice is DriftPolicy.HOLD)
     return min([now + asked.compare_every, *(end for end in ends if end > now)])
 
 
-async def _save(place: Place, after: State) -> State:
+async def _save(place: DeployTarget, after: State) -> State:
     """Saves; when another process wrote meanwhile, over what it wrote, with all that either knows: both saw the same cluster."""
     for _ in range(5):
         try:

@@ -12,7 +12,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 
 
-class Said:
+class DeduplicatingEmitter:
     """What was told so far; `clock` gives seconds since 1970."""
 
     def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.client import informer
-from gitops_ds.client.informer import Failing, Told, WorldVersion
+from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection
@@ -55,7 +55,7 @@ class Requests:
         which = Selection(self._namespace, fields=f"metadata.name={self._name}")
         await informer.run(self._cluster, CONFIG_MAP, which, self._hear, random=self._chance)
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: InformerEvent) -> None:
         if isinstance(told, Failing | WorldVersion) or (not isinstance(told, Listing) and told.type is EventType.BOOKMARK):
             return
         gone = not isinstance(told, Listing) and told.type is EventType.DELETED

@@ -40,7 +40,7 @@ async def unasked_alone(commit: CommitId) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RevisionSource:
     """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
 
     `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
@@ -61,7 +61,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectedRevision:
     """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
 
     One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
@@ -79,13 +79,13 @@ class Choice:
     kept: bool = False
 
 
-Choose = Callable[[CommitId, State, str], Awaitable[Choice]]
+Choose = Callable[[CommitId, State, str], Awaitable[SelectedRevision]]
 
 
 class Choosing:
     """The choices of one repository, and what was told of them; `clock` gives seconds since 1970."""
 
-    def __init__(self, source: Source, emit: Emit, clock: Callable[[], float]) -> None:
+    def __init__(self, source: RevisionSource, emit: Emit, clock: Callable[[], float]) -> None:
         self._source, self._emit, self._clock = source, emit, clock
         self.forget()
 
@@ -94,30 +94,30 @@ class Choosing:
         self._told: CommitId | None = None
         self._distrust: set[str] = set()
 
-    async def choose(self, tip: CommitId, known: State, held: str) -> Choice:
+    async def choose(self, tip: CommitId, known: State, held: str) -> SelectedRevision:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
         if held:
             self._emit(CommitHeld(self._clock(), tip, held))
-            return await self._last_good(Choice(tip, held=held), known)
+            return await self._last_good(SelectedRevision(tip, held=held), known)
         if not await self._trusts(tip, known):
-            return await self._last_good(Choice(tip, trusted=False), known)
+            return await self._last_good(SelectedRevision(tip, trusted=False), known)
         snapshot = await self._source.snapshot(tip)
         movement = await self._movement(known.last_attempted, tip)
         if blocked := self._unwanted(tip, movement, known):
-            return await self._last_good(Choice(tip, blocked=blocked), known)
+            return await self._last_good(SelectedRevision(tip, blocked=blocked), known)
         prepared = await self._source.prepare(snapshot)
         self._tell(snapshot, movement, known, prepared)
         if prepared.deployable:
-            return Choice(tip, prepared, snapshot)
+            return SelectedRevision(tip, prepared, snapshot)
         found = next((finding for finding in prepared.findings if finding.refused), None)
-        return await self._last_good(Choice(tip, rejected=report.line_of(found) if found else ""), known)
+        return await self._last_good(SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known)
 
-    async def keep(self, last: CommitId, known: State, held: str) -> Choice:
+    async def keep(self, last: CommitId, known: State, held: str) -> SelectedRevision:
         """The commit that was applied last, while the tip of the branch is not known; the last good one where that may not be.
 
         Raises SourceUnreachable where it is not in the local copy.
         """
-        unknown = Choice(last, held=held, kept=True)
+        unknown = SelectedRevision(last, held=held, kept=True)
         try:
             choice = unknown if held else await self._kept(last, unknown)
             return choice if choice.prepared or known.last_good == last else await self._last_good(choice, known)
@@ -125,12 +125,12 @@ class Choosing:
             lost = f"commit {last[:12]}, which was applied last, is not in the local copy of the repository"
             raise errors.SourceUnreachable(f"{lost}, so nothing is corrected until Git answers: {error}") from error
 
-    async def _last_good(self, choice: Choice, known: State) -> Choice:
+    async def _last_good(self, choice: SelectedRevision, known: State) -> SelectedRevision:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
         return await self._kept(known.last_good, choice)
 
-    async def _kept(self, commit: CommitId, choice: Choice) -> Choice:
+    async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
         """The choice with a commit that was applied before, if it may still be read and applied."""
         found = await self._source.verify_kept(commit)
         if isinstance(found, Unverified):  # the state says that it was good, and whoever may write ConfigMaps can say that

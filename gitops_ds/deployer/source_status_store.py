@@ -26,7 +26,7 @@ from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.redaction import texts
 
 if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader has no use for
-    from gitops_ds.deployer.revision_selector import Choice
+    from gitops_ds.deployer.revision_selector import SelectedRevision
 
 HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
 FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status counts: one write may be missed
@@ -40,7 +40,7 @@ _BYTES = 1024  # of a message
 class Facts:
     """What a pass saw. `waiting`: the changes that wait because the repository is suspended, None where it is not."""
 
-    choice: Choice | None
+    choice: SelectedRevision | None
     known: State | None
     ended: PassEnded | None
     waiting: int | None = None

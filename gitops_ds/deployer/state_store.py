@@ -19,7 +19,7 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.model import names
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployment import Generation, HeldCommit, Left, State
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
@@ -149,7 +149,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         agents={Key(*words): agent for *words, agent in told.get("agents", ())},
         digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
         revisions=revisions,
-        drift={Key(*words): Left(Drift(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
+        drift={Key(*words): Left(DriftPolicy(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
         approved=frozenset(Key(*words) for words in told.get("approved", ())),
         generations={Key(*words): Generation(number, commit) for *words, number, commit in told.get("generations", ())},
         waiting=frozenset(Key(*words) for words in told.get("waiting", ())),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Holder, Manifest
+from gitops_ds.model.bundle import Manifest, ManifestOrigin
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CONFIG_MAP, SECRET, Body, CommitId, Key, Resource
@@ -139,7 +139,7 @@ def _held_by(manifest: Manifest, held: Held, named: Mapping[PurePosixPath, str])
     file = named.get(PurePosixPath(base.file), base.file)
     words = f"{held.kind} {held.namespace}/{held.name}, key {PurePosixPath(file).name}"
     origin = replace(manifest.origin, base=replace(base, file=file))
-    return replace(manifest, origin=origin, holder=Holder(held.commit, held.uid, words))
+    return replace(manifest, origin=origin, holder=ManifestOrigin(held.commit, held.uid, words))
 
 
 def _may_name(key: Key, held: Held, chosen: Chosen) -> bool:

@@ -12,9 +12,9 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.client import informer
-from gitops_ds.client.informer import Store
+from gitops_ds.client.informer import InformerStore
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer import revision_selector, template_object
 from gitops_ds.deployer.template_object import Chosen, Held, Taken
@@ -48,7 +48,7 @@ class Templates:
         """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
         self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
         self._render = render
-        self._stores: list[Store[Held]] = []
+        self._stores: list[InformerStore[Held]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._held: dict[str, Held] = {}
         self._rendered: dict[CommitId, Taken] = {}
@@ -65,15 +65,15 @@ class Templates:
         spaces = self._chosen.namespaces or (self._chosen.home,)
         for space in ("",) if "*" in spaces else sorted(set(spaces)):
             for resource in self._chosen.kinds:
-                store = Store(template_object.read, heard)
+                store = InformerStore(template_object.read, heard)
                 which = Selection(namespace=space, labels=self._chosen.selector)
                 self._stores.append(store)
                 run = functools.partial(informer.run, self._cluster, resource, which, store.hear, random=chance)
                 self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
 
-    def as_source(self) -> revision_selector.Source:
+    def as_source(self) -> revision_selector.RevisionSource:
         """For the loop."""
-        return revision_selector.Source(self.tip, self.snapshot, self.movement, self.prepare, watched=True)
+        return revision_selector.RevisionSource(self.tip, self.snapshot, self.movement, self.prepare, watched=True)
 
     def stop(self) -> None:
         """Ends the watches."""
@@ -132,7 +132,7 @@ class Templates:
             refusals=tuple(refusals),
             kept=frozenset(held.source for held, taken in all_taken if taken.keeps),
         )
-        return Prepared(bundle, (), Fleet(bundle.manifests))
+        return Prepared(bundle, (), ClusterContext(bundle.manifests))
 
     def _changes(self, now: frozenset[CommitId]) -> str:
         """Which objects came, changed or went since the last tip, in words."""

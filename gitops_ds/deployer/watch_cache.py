@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Set
 from gitops_ds import errors
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.client import informer
-from gitops_ds.client.informer import Failing, Store
+from gitops_ds.client.informer import Failing, InformerStore
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
@@ -37,7 +37,7 @@ class Caches:
     ) -> None:
         self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
         self._supervisor = supervisor
-        self._stores: dict[Resource, Store[Body]] = {}
+        self._stores: dict[Resource, InformerStore[Body]] = {}
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._current_at: dict[Resource, float] = {}  # when a store was last known to be up to date, in the event loop's time
         self._wanted: frozenset[Resource] = frozenset()
@@ -52,7 +52,7 @@ class Caches:
             del self._stores[resource]
         for resource in sorted(wanted):
             if resource not in self._stores:
-                store = self._stores[resource] = Store(_lean, self._heard)
+                store = self._stores[resource] = InformerStore(_lean, self._heard)
                 which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
                 sink = self._sink(resource, store)
                 follow = functools.partial(informer.run, self._cluster, resource, which, sink)
@@ -102,12 +102,12 @@ class Caches:
                 message = f"the last list of {kind.plural} is more than {OLDEST_PICTURE / 60:.0f} minutes old: {error}"
                 raise type(error)(message, error.status, error.reason)
 
-    def _sink(self, resource: Resource, store: Store[Body]) -> informer.Sink:
+    def _sink(self, resource: Resource, store: InformerStore[Body]) -> informer.Sink:
         """Passes on to the store, and notes how old its picture is."""
         time = asyncio.get_running_loop().time
         is_custom = (resource.group, resource.kind) not in RESOURCES
 
-        def hear(told: informer.Told) -> None:
+        def hear(told: informer.InformerEvent) -> None:
             if not isinstance(told, Failing):
                 self._current_at[resource] = time()
             elif isinstance(told.error, errors.NotFound) and store.synced.is_set() and is_custom:

@@ -15,7 +15,7 @@ from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import failed_create_events, health
 from gitops_ds.model import names
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, HealthState, Observation
@@ -191,7 +191,7 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     if source.condition is not Condition.SYNCED and not source.agents_suspended:
         return EFFECTS[source.condition].sync, source.message
     if left := agent.state.drift.get(agent.key):
-        return ("Held" if left.choice is Drift.HOLD else "OutOfSync"), left.words
+        return ("Held" if left.choice is DriftPolicy.HOLD else "OutOfSync"), left.words
     if annotations.get(names.HOLD):
         return "Held", f"held by the annotation {names.HOLD}"
     if agent.key in agent.state.waiting:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import OnDelete, Pod
 from gitops_ds.model.decision import Blame, NodeHealth
 from gitops_ds.model.live import Node
@@ -47,7 +47,7 @@ NODES_OWN = _ILL | _COMING | _GOING
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class FaultScope:
     """What is judged by: `deadline` in seconds, and why pods are refused just now, else empty."""
 
     deadline: float = DEADLINE
@@ -55,7 +55,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Blames:
+class NodeFaults:
     """The nodes that shall run an agent (`eligible`), and an entry for each that has no well one of the wanted template.
 
     `again` is when time alone changes the answer.
@@ -73,13 +73,13 @@ def by_itself(placer: Placer, node: Node) -> Placement:
     return placer.place(replace(node, taints=tuple(taint for taint in node.taints if taint.key not in NODES_OWN)))
 
 
-def judge(spread: Fleet, scope: Scope) -> Blames:
+def judge(spread: NodePodLayout, scope: FaultScope) -> NodeFaults:
     """Looks at every node that shall run an agent."""
     return _Judge(spread, scope).all()
 
 
 class _Judge:
-    def __init__(self, spread: Fleet, scope: Scope) -> None:
+    def __init__(self, spread: NodePodLayout, scope: FaultScope) -> None:
         self.spread, self.scope, self.now = spread, scope, spread.seen.now
         daemonset = spread.seen.daemonset
         self.parks = isinstance(daemonset.strategy, OnDelete) or daemonset.suspended
@@ -89,7 +89,7 @@ class _Judge:
         self.failing: Counter[tuple[str, ...]] = Counter()
         self.times: list[float] = []
 
-    def all(self) -> Blames:
+    def all(self) -> NodeFaults:
         placer = node_eligibility.read(self.spread.seen.daemonset.template)
         spots = [spot for spot in self.spread.spots if spot.wanted or self._would_run(spot, placer)]
         frozen = {spot.node for spot in spots if not self._joined(spot.node)} or {spot.node for spot in spots}
@@ -104,9 +104,9 @@ class _Judge:
                 self.failing[self._kind(pod, spot.node)] += 1
             open_spots.append((spot, pod))
         found = tuple(self._blame(spot, pod, spot.node in frozen) for spot, pod in open_spots)
-        return Blames(len(spots), found, min((time for time in self.times if time > self.now), default=None))
+        return NodeFaults(len(spots), found, min((time for time in self.times if time > self.now), default=None))
 
-    def _would_run(self, spot: Spot, placer: Placer) -> bool:
+    def _would_run(self, spot: NodePods, placer: Placer) -> bool:
         """Whether only the node's own state keeps the agent away; a node that is about to go has no claim to one."""
         node = self.nodes.get(spot.node)
         if node is None or not node.taints or any(taint.key in _GOING for taint in node.taints):
@@ -123,13 +123,13 @@ class _Judge:
         wanted = self.spread.updated(pod)
         return ("" if wanted else pod.hash), labels.get("kubernetes.io/os", ""), labels.get("kubernetes.io/arch", "")
 
-    def _pod(self, spot: Spot) -> Pod | None:
+    def _pod(self, spot: NodePods) -> Pod | None:
         staying = spot.staying
         if len(staying) < 2:
             return staying[0] if staying else None
         return next((pod for pod in staying if self.spread.updated(pod)), staying[0])
 
-    def _blame(self, spot: Spot, pod: Pod | None, frozen: bool) -> NodeHealth:
+    def _blame(self, spot: NodePods, pod: Pod | None, frozen: bool) -> NodeHealth:
         name = spot.node
         if pod is not None and self.spread.available(pod):
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
@@ -151,7 +151,7 @@ class _Judge:
         blame = Blame.TEMPLATE if frozen and self.failing[kind] > self.well[kind] else Blame.NODE
         return NodeHealth(name, reason, blame, message)
 
-    def _without(self, spot: Spot) -> tuple[str, str]:
+    def _without(self, spot: NodePods) -> tuple[str, str]:
         """Of a node without a pod that stays."""
         if spot.pods:
             return "Terminating", spot.pods[0].name

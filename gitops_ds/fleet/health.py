@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.node_pods import Fleet
+from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.fleet import fault_attribution
-from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, Blames, Scope
+from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
 from gitops_ds.model import names
-from gitops_ds.model.decision import Blame, Health, HealthState, NodeHealth, Observation, Tally
+from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, NodeHealth, Observation
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ProgressMarker:
     """What is remembered from look to look: what the last progress came to, and when it was made (seconds since 1970)."""
 
     mark: object = None
@@ -31,7 +31,7 @@ class Judged:
     """The health at a look, and what to remember until the next one."""
 
     health: Health
-    course: Course
+    course: ProgressMarker
 
 
 def judge(seen: Observation | None, refused: str = "") -> Health:
@@ -41,12 +41,12 @@ def judge(seen: Observation | None, refused: str = "") -> Health:
     """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
-    return follow(Course(), seen, Scope(refused=refused)).health
+    return follow(ProgressMarker(), seen, FaultScope(refused=refused)).health
 
 
-def follow(before: Course, seen: Observation, scope: Scope | None = None) -> Judged:
+def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None = None) -> Judged:
     """The health at this look. A new commit or generation, and each node more that is done, begins the deadline anew."""
-    scope = scope or Scope()
+    scope = scope or FaultScope()
     daemonset = seen.daemonset
     if daemonset.selector is None:
         return Judged(Health(HealthState.FAILED, decide.SELECTING_ALL), before)
@@ -57,7 +57,7 @@ def follow(before: Course, seen: Observation, scope: Scope | None = None) -> Jud
     tally = _tally(blames)
     mark = daemonset.uid, daemonset.generation, daemonset.annotations.get(names.COMMIT), tally.updated, _current(spread)
     waits = _waits(seen, tally)
-    course = before if waits and mark == before.mark else Course(mark, seen.now)
+    course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     due = course.at + scope.deadline
     state, message = _sum_up(_Sum(spread, blames, tally, seen.now >= due, scope.deadline))
     again = [time for time in (blames.again, due if waits else None) if time is not None and time > seen.now]
@@ -68,9 +68,9 @@ def follow(before: Course, seen: Observation, scope: Scope | None = None) -> Jud
 class _Sum:
     """What a state is made of; `late`: nothing moved for the whole deadline."""
 
-    spread: Fleet
-    blames: Blames
-    tally: Tally
+    spread: NodePodLayout
+    blames: NodeFaults
+    tally: NodeCounts
     late: bool
     deadline: float
 
@@ -141,9 +141,9 @@ def _why(refused: Sequence[NodeHealth]) -> str:
     return f"pods are refused: {refused[0].message}"
 
 
-def _tally(blames: Blames) -> Tally:
+def _tally(blames: NodeFaults) -> NodeCounts:
     counted = Counter(_field(node) for node in blames.nodes)
-    return replace(Tally(updated=blames.eligible - len(blames.nodes)), **counted)
+    return replace(NodeCounts(updated=blames.eligible - len(blames.nodes)), **counted)
 
 
 def _field(node: NodeHealth) -> str:
@@ -160,11 +160,11 @@ def _field(node: NodeHealth) -> str:
             return {OUTDATED: "old", JOINING: "joining"}.get(node.reason, "starting")
 
 
-def _current(spread: Fleet) -> int:
+def _current(spread: NodePodLayout) -> int:
     """How many pods of the wanted template there are."""
     return sum(1 for spot in spread.spots for pod in spot.pods if spread.updated(pod))
 
 
-def _waits(seen: Observation, tally: Tally) -> bool:
+def _waits(seen: Observation, tally: NodeCounts) -> bool:
     """Whether something is to come yet, so that time runs."""
     return bool(tally.starting or tally.old or tally.refused) or seen.daemonset.observed_generation != seen.daemonset.generation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.fleet import failed_create_events
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import EVENT, Key
 
@@ -19,7 +19,7 @@ _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccess
 class Complaints:
     """Tells `standings` what it finds. `clock` gives seconds since 1970."""
 
-    def __init__(self, cluster: Cluster, standings: Standings, clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: Cluster, standings: StatusTracker, clock: Callable[[], float]) -> None:
         """Nothing is asked for yet."""
         self._cluster, self._standings, self._clock = cluster, standings, clock
 

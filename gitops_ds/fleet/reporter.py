@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.pod_create_failures import Complaints
-from gitops_ds.fleet.status_writer import Statuses
-from gitops_ds.fleet.tracker import Standings, Watched
+from gitops_ds.fleet.status_writer import StatusWriter
+from gitops_ds.fleet.tracker import StatusTracker, WatchedController
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import State
@@ -23,7 +23,7 @@ AGED = 30.0  # seconds between two looks at how old the picture is
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class StatusTarget:
     """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds.
 
     `beside`: another controller makes the pods.
@@ -36,7 +36,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReporterInput:
     """What other parts know: the `states` and `sources` of each owner by its id, and how long each watch was silent in seconds."""
 
     states: Callable[[], Mapping[str, State]] = dict
@@ -50,14 +50,16 @@ class Observing:
     unready = ""
     standing_for = 0.0
 
-    def __init__(self, home: Home, controller: Watched, known: Known, emit: Emit) -> None:
+    def __init__(self, home: StatusTarget, controller: WatchedController, known: ReporterInput, emit: Emit) -> None:
         self._ages = known.ages
         self._emit, self._acting = emit, asyncio.Event()
         self._acting.set()
         self._stopping = asyncio.Event()
-        self.standings = Standings(controller, known.states, time.time, self._tell, deadline=home.deadline, sources=known.sources)
+        self.standings = StatusTracker(
+            controller, known.states, time.time, self._tell, deadline=home.deadline, sources=known.sources
+        )
         self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
-        self._statuses = Statuses(home.cluster, home.namespace, self.standings, known.states, time.time)
+        self._statuses = StatusWriter(home.cluster, home.namespace, self.standings, known.states, time.time)
 
     def hear(self, told: Record) -> None:
         """What the other parts tell."""
@@ -104,7 +106,7 @@ class Observing:
         return (line(agent, self.standings) for agent in self.standings.agents() if agents.owner(agent.seen))
 
 
-def line(agent: Agent, standings: Standings) -> AgentLine:
+def line(agent: Agent, standings: StatusTracker) -> AgentLine:
     """One of them."""
     daemonset = agent.seen.daemonset
     return AgentLine(

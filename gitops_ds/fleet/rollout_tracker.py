@@ -14,7 +14,7 @@ from gitops_ds.model.objects import CommitId
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class TrackedRollout:
     """The last one of an agent: of which commit and revision, since when, whether it goes on, and whether its failure was told."""
 
     uid: str
@@ -25,7 +25,9 @@ class Rollout:
     failed: bool = False
 
 
-def follow(before: Rollout | None, seen: Observation, health: Health, since: float) -> tuple[Rollout | None, tuple[Record, ...]]:
+def follow(
+    before: TrackedRollout | None, seen: Observation, health: Health, since: float
+) -> tuple[TrackedRollout | None, tuple[Record, ...]]:
     """The rollout after a look, and what to tell.
 
     The first look at a DaemonSet that is older than `since` only learns what goes on: it may have been told before.
@@ -37,8 +39,8 @@ def follow(before: Rollout | None, seen: Observation, health: Health, since: flo
     if before is None or before.uid != daemonset.uid:
         if created_at(seen) < since:
             began = daemonsets.changed_at(daemonset) or seen.now
-            return Rollout(daemonset.uid, commit, current.hash, began, not _is_done(health)), ()
-        before = Rollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
+            return TrackedRollout(daemonset.uid, commit, current.hash, began, not _is_done(health)), ()
+        before = TrackedRollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
     now, told = before, list[Record]()
     if commit and commit != before.commit:
         now = replace(now, commit=commit)

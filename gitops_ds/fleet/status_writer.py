@@ -17,7 +17,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.deployment import State
@@ -32,14 +32,14 @@ OWNERS = 60.0  # seconds until it is looked whether there are more owners, thoug
 _LONGEST = 253  # characters of a name
 
 
-class Statuses:
+class StatusWriter:
     """Keeps the objects of all owners in `states` as `standings` are. `clock` gives seconds since 1970."""
 
     def __init__(
         self,
         cluster: Cluster,
         namespace: str,
-        standings: Standings,
+        standings: StatusTracker,
         states: Callable[[], Mapping[str, State]],
         clock: Callable[[], float],
     ) -> None:

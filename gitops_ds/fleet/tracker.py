@@ -16,10 +16,10 @@ from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet import health, node_coverage, rollout_tracker
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.fault_attribution import DEADLINE, Scope
-from gitops_ds.fleet.health import Course
+from gitops_ds.fleet.fault_attribution import DEADLINE, FaultScope
+from gitops_ds.fleet.health import ProgressMarker
 from gitops_ds.fleet.node_coverage import Lost
-from gitops_ds.fleet.rollout_tracker import Rollout
+from gitops_ds.fleet.rollout_tracker import TrackedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import PassEnded, State
@@ -42,7 +42,7 @@ NOTHING = State()
 AT_A_TIME = 0.02  # seconds of looking before others have their turn
 
 
-class Watched(Protocol):
+class WatchedController(Protocol):
     """The part of the controller that is read (`gitops_ds.controller.controller.Controller`)."""
 
     @property
@@ -84,16 +84,16 @@ class Changes:
 
 
 @dataclass(slots=True)
-class _Memory:
+class _AgentMemory:
     """What is known of an agent that no object says."""
 
-    course: Course = field(default_factory=Course)
+    course: ProgressMarker = field(default_factory=ProgressMarker)
     lost: Lost = field(default_factory=Lost)
-    rollout: Rollout | None = None
+    rollout: TrackedRollout | None = None
     refused: str = ""
 
 
-class Standings:
+class StatusTracker:
     """All agents of one cluster as they stand now.
 
     `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after `deadline` seconds without progress
@@ -103,7 +103,7 @@ class Standings:
 
     def __init__(
         self,
-        controller: Watched,
+        controller: WatchedController,
         states: Callable[[], Mapping[str, State]],
         clock: Callable[[], float],
         emit: Emit = lambda _: None,
@@ -114,7 +114,7 @@ class Standings:
         self._sources = sources
         self._controller, self._states, self._clock, self._emit, self._deadline = controller, states, clock, emit, deadline
         self._since = clock() - 1.0  # the API server's times are whole seconds
-        self._memories: dict[Key, _Memory] = {}
+        self._memories: dict[Key, _AgentMemory] = {}
         self._agents: dict[Key, Agent] = {}
         self._sorted: tuple[Agent, ...] | None = ()
         self._unplaced = frozenset[Key]()
@@ -234,7 +234,7 @@ class Standings:
 
     def _judged(self, key: Key, before: Agent | None, seen: Observation) -> Health:
         memory = self._memory(key)
-        judged = health.follow(memory.course, seen, Scope(self._deadline, memory.refused))
+        judged = health.follow(memory.course, seen, FaultScope(self._deadline, memory.refused))
         memory.course = judged.course
         memory.rollout, told = rollout_tracker.follow(memory.rollout, seen, judged.health, self._since)
         for record in told:
@@ -247,7 +247,7 @@ class Standings:
             self._alarms[key] = asyncio.get_running_loop().call_later(wait, self.wake, {key})
         return judged.health
 
-    def _watch_coverage(self, memory: _Memory, before: Agent, seen: Observation) -> float | None:
+    def _watch_coverage(self, memory: _AgentMemory, before: Agent, seen: Observation) -> float | None:
         """Tells losses that are complete; returns when to look for others to be so."""
         memory.lost = node_coverage.look(memory.lost, before.seen, seen, memory.refused)
         if (due := memory.lost.due) is None or due > seen.now:
@@ -273,8 +273,8 @@ class Standings:
             commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
             self._emit(HealthChanged(agent.seen.now, agent.key, daemonset.uid, was, agent.health, commit))
 
-    def _memory(self, key: Key) -> _Memory:
-        return self._memories.setdefault(key, _Memory())
+    def _memory(self, key: Key) -> _AgentMemory:
+        return self._memories.setdefault(key, _AgentMemory())
 
     def _applied(self) -> set[Key]:
         return {key for state in self._states().values() for key in state.inventory if key.kind == DAEMONSET.kind}

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.forges import requests
-from gitops_ds.forges.requests import Kind
+from gitops_ds.forges.requests import ForgeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CiEnvironment:
     """Where a job runs; what is not known is empty (the forge: None).
 
     `sha` is the head of the pull request, not the merge commit that GitHub checks out. `branch` is `OWNER:BRANCH` where the
     pull request has to be looked for. `link` shows the run, and `run` are its numbers: a later run has greater ones.
     """
 
-    kind: Kind | None = None
+    kind: ForgeKind | None = None
     url: str = ""
     project: str = ""
     number: int = 0
@@ -33,18 +33,18 @@ class Surroundings:
     run: tuple[int, ...] = ()
 
 
-def read(environ: Mapping[str, str], event: Mapping[str, Any]) -> Surroundings:
+def read(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironment:
     """What the variables say, and the event behind GITHUB_EVENT_PATH (empty: there is none)."""
     if environ.get("GITHUB_REPOSITORY"):
         return _actions(environ, event)
-    return _gitlab(environ) if environ.get("CI_API_V4_URL") else Surroundings()
+    return _gitlab(environ) if environ.get("CI_API_V4_URL") else CiEnvironment()
 
 
-def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> Surroundings:
+def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironment:
     forgejo = environ.get("FORGEJO_ACTIONS")
-    kind = Kind.FORGEJO if forgejo else Kind.GITEA if environ.get("GITEA_ACTIONS") else Kind.GITHUB
+    kind = ForgeKind.FORGEJO if forgejo else ForgeKind.GITEA if environ.get("GITEA_ACTIONS") else ForgeKind.GITHUB
     of_pull = re.fullmatch(r"refs/pull/(\d+)/(?:merge|head)", environ.get("GITHUB_REF", ""))
-    found = Surroundings(
+    found = CiEnvironment(
         kind,
         environ.get("GITHUB_API_URL") or requests.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
         environ["GITHUB_REPOSITORY"],
@@ -57,7 +57,7 @@ def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> Surroundin
     return _after(found, finished) if isinstance(finished, Mapping) else found
 
 
-def _after(found: Surroundings, finished: Mapping[str, Any]) -> Surroundings:
+def _after(found: CiEnvironment, finished: Mapping[str, Any]) -> CiEnvironment:
     """A job that runs when another workflow has ended, with rights that the other had not: it is about the other's commit.
 
     https://docs.github.com/actions/reference/events-that-trigger-workflows#workflow_run
@@ -65,7 +65,7 @@ def _after(found: Surroundings, finished: Mapping[str, Any]) -> Surroundings:
     pulls = finished.get("pull_requests")
     first = pulls[0] if isinstance(pulls, list) and pulls and isinstance(pulls[0], Mapping) else {}
     owner, branch = _at(finished, "head_repository", "owner", "login"), finished.get("head_branch")
-    return Surroundings(
+    return CiEnvironment(
         found.kind,
         found.url,
         found.project,
@@ -77,9 +77,9 @@ def _after(found: Surroundings, finished: Mapping[str, Any]) -> Surroundings:
     )
 
 
-def _gitlab(environ: Mapping[str, str]) -> Surroundings:
-    return Surroundings(
-        Kind.GITLAB,
+def _gitlab(environ: Mapping[str, str]) -> CiEnvironment:
+    return CiEnvironment(
+        ForgeKind.GITLAB,
         environ["CI_API_V4_URL"],
         # A merge request from a fork may run in the fork; the notes are the target's.
         environ.get("CI_MERGE_REQUEST_PROJECT_ID") or environ.get("CI_PROJECT_ID", ""),

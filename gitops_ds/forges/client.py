@@ -23,14 +23,14 @@ import yarl
 
 from gitops_ds import errors
 from gitops_ds.forges import error_messages, requests, retries, sticky_comment
-from gitops_ds.forges.access import Access
+from gitops_ds.forges.access import ForgeAccess
 from gitops_ds.forges.requests import (
     Comment,
+    CommitStatus,
     Doing,
+    ForgeRequest,
     Opening,
-    Place,
-    Request,
-    Status,
+    PullRequestRef,
 )
 from gitops_ds.forges.sticky_comment import Sticky
 
@@ -59,7 +59,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _ForgeReply:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -76,7 +76,7 @@ class _Passing(Exception):
 class Forge:
     """One repository on a forge. Use it as an async context manager; `patience` bounds all that is done with it, in seconds."""
 
-    def __init__(self, access: Access, patience: float, user_agent: str = "gitops-ds", clock: Clock | None = None) -> None:
+    def __init__(self, access: ForgeAccess, patience: float, user_agent: str = "gitops-ds", clock: Clock | None = None) -> None:
         """Nothing is sent yet."""
         self._access, self._user_agent, self._clock = access, user_agent, clock or Clock()
         self._dialect = requests.dialect(access.kind)
@@ -125,7 +125,7 @@ class Forge:
                 await self._pause(passing)
         raise AssertionError
 
-    async def status(self, sha: str, status: Status) -> None:
+    async def status(self, sha: str, status: CommitStatus) -> None:
         """Sets the status of a commit."""
         await self._asked(self._dialect.status(self._place(), sha, status), lambda reply: reply)
 
@@ -133,7 +133,7 @@ class Forge:
         """Opens a pull request; where it is shown. There is one for a branch: a second try is refused there."""
         return await self._asked(self._dialect.open(self._place(), opening), self._dialect.opened)
 
-    async def _own(self, place: Place, me: str, wanted: Sticky) -> Comment | None:
+    async def _own(self, place: PullRequestRef, me: str, wanted: Sticky) -> Comment | None:
         """Our comment, looked for through all pages."""
         for page in range(1, _MOST_PAGES + 1):
             reply = await self._sent(self._dialect.comments(place, page))
@@ -144,13 +144,13 @@ class Forge:
                 return None
         raise errors.ForgeError(f"{self._dialect.name} has more than {_MOST_PAGES} pages of comments there")
 
-    def _place(self, number: int = 0) -> Place:
-        return Place(self._access.project, number)
+    def _place(self, number: int = 0) -> PullRequestRef:
+        return PullRequestRef(self._access.project, number)
 
-    async def _asked(self, request: Request, read: Callable[[Any], T]) -> T:
+    async def _asked(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
         return self._read(await self._sent(request), read)
 
-    def _read(self, reply: _Reply, read: Callable[[Any], T]) -> T:
+    def _read(self, reply: _ForgeReply, read: Callable[[Any], T]) -> T:
         try:
             return read(orjson.loads(reply.body))
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -158,7 +158,7 @@ class Forge:
                 f"{self._access.url} does not answer as {self._dialect.name} does: are --forge and --url right?"
             ) from None
 
-    async def _sent(self, request: Request) -> _Reply:
+    async def _sent(self, request: ForgeRequest) -> _ForgeReply:
         """The answer to a request that may be sent again."""
         for attempt in itertools.count():
             try:
@@ -173,7 +173,7 @@ class Forge:
             raise errors.ForgeUnreachable(f"{passing}{asked}: the time of --timeout is over, try again later")
         await self._clock.sleep(passing.wait)
 
-    async def _once(self, request: Request, attempt: int) -> _Reply:
+    async def _once(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
         """The answer. Raises _Passing for what may pass, a ForgeError for what won't."""
         reply = await self._followed(request, attempt)
         if reply.status < 300:
@@ -186,7 +186,7 @@ class Forge:
             raise _Passing(f"{self._dialect.name} can't {request.doing.value} now ({f'{reply.status} {words}'.strip()})", wait)
         raise error_messages.error(self._dialect, request.doing, reply.status, words, self._access.token)
 
-    async def _followed(self, request: Request, attempt: int) -> _Reply:
+    async def _followed(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
         """The answer behind redirects (a repository that was renamed), as long as they stay on the host."""
         url = requests.address(self._access.url, request.path)
         reply = await self._exchanged(request, url, attempt)
@@ -202,7 +202,7 @@ class Forge:
             raise errors.ForgeError(f"{self._access.url} answers with a redirect ({reply.status}): is --url right?")
         return reply
 
-    async def _exchanged(self, request: Request, url: str, attempt: int) -> _Reply:
+    async def _exchanged(self, request: ForgeRequest, url: str, attempt: int) -> _ForgeReply:
         if self._session is None:
             raise errors.ForgeError("the connection is not open")
         token = self._access.token
@@ -218,13 +218,13 @@ class Forge:
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as reply:
-                return _Reply(reply.status, reply.headers, await reply.read())
+                return _ForgeReply(reply.status, reply.headers, await reply.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__
             told = f"{self._access.url} can't be reached: {why}"
             raise _Passing(told, retries.back_off(attempt)) from error
 
-    def _words(self, reply: _Reply) -> str:
+    def _words(self, reply: _ForgeReply) -> str:
         """What the forge says, as one harmless line without the token."""
         try:
             told = orjson.loads(reply.body)

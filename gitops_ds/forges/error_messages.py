@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gitops_ds import errors
-from gitops_ds.forges.access import Token
+from gitops_ds.forges.access import ForgeToken
 from gitops_ds.forges.requests import Dialect, Doing
 
 
-def error(dialect: Dialect, doing: Doing, status: int, message: str, token: Token) -> errors.ForgeError:
+def error(dialect: Dialect, doing: Doing, status: int, message: str, token: ForgeToken) -> errors.ForgeError:
     """The error for an answer that no second try would mend. A 404 is also how a forge hides what a token may not see."""
     said = f"{status} {message}".strip()
     if status == 401:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 PER_PAGE: Final = 100  # the most that GitHub and GitLab give
 
 
-class Kind(StrEnum):
+class ForgeKind(StrEnum):
     """Which forge; Forgejo speaks as Gitea does."""
 
     GITHUB = "github"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     FORGEJO = "forgejo"
 
 
-class State(StrEnum):
+class StatusState(StrEnum):
     """What a commit's status says. Only GitLab knows running and canceled; elsewhere both are pending."""
 
     PENDING = "pending"
@@ -48,7 +48,7 @@ class Doing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ForgeRequest:
     """One request: the path is below the API's address, its query included; a body is sent as JSON."""
 
     doing: Doing
@@ -58,11 +58,11 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class CommitStatus:
     """What is said of a commit: under which name, in a few words, and where to read more. `run` is the CI's own run, for GitLab."""
 
     name: str
-    state: State
+    state: StatusState
     description: str = ""
     url: str = ""
     run: str = ""
@@ -88,7 +88,7 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PullRequestRef:
     """A repository on a forge (GitLab takes its number as well), and one of its pull requests (0: none)."""
 
     project: str
@@ -109,37 +109,37 @@ class Dialect(Protocol):
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
         """What each request carries."""
 
-    def whoami(self) -> Request:
+    def whoami(self) -> ForgeRequest:
         """Asks whose token it is."""
 
     def me(self, reply: Any) -> str:
         """Who we are, as the author of a comment is called."""
 
-    def pull(self, place: Place) -> Request:
+    def pull(self, place: PullRequestRef) -> ForgeRequest:
         """Asks for a pull request."""
 
     def head(self, reply: Any) -> str:
         """The commit that the pull request is at."""
 
-    def open_from(self, place: Place, branch: str) -> Request | None:
+    def open_from(self, place: PullRequestRef, branch: str) -> ForgeRequest | None:
         """Asks for the open pull requests from `OWNER:BRANCH`, where the forge can tell."""
 
-    def comments(self, place: Place, page: int) -> Request:
+    def comments(self, place: PullRequestRef, page: int) -> ForgeRequest:
         """Asks for a page of comments, from 1."""
 
     def comment(self, item: Any) -> Comment:
         """One comment of the page."""
 
-    def create(self, place: Place, body: str) -> Request:
+    def create(self, place: PullRequestRef, body: str) -> ForgeRequest:
         """Writes a comment."""
 
-    def update(self, place: Place, id: int, body: str) -> Request:
+    def update(self, place: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """Writes a comment anew."""
 
-    def status(self, place: Place, sha: str, status: Status) -> Request:
+    def status(self, place: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
         """Sets the status of a commit."""
 
-    def open(self, place: Place, opening: Opening) -> Request:
+    def open(self, place: PullRequestRef, opening: Opening) -> ForgeRequest:
         """Opens a pull request."""
 
     def opened(self, reply: Any) -> str:
@@ -164,55 +164,55 @@ class GitHub:
             "X-GitHub-Api-Version": "2022-11-28",
         }
 
-    def whoami(self) -> Request:
+    def whoami(self) -> ForgeRequest:
         """By GraphQL: the REST API does not tell the token of a workflow or an app who it is."""
-        return Request(Doing.KNOW, "POST", "graphql", {"query": "{viewer{login}}"})
+        return ForgeRequest(Doing.KNOW, "POST", "graphql", {"query": "{viewer{login}}"})
 
     def me(self, reply: Any) -> str:
         """The login; of a workflow `github-actions[bot]`."""
         return _text(reply["data"]["viewer"]["login"]).lower()
 
-    def pull(self, place: Place) -> Request:
+    def pull(self, place: PullRequestRef) -> ForgeRequest:
         """https://docs.github.com/rest/pulls/pulls#get-a-pull-request"""
-        return Request(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls/{place.number}")
+        return ForgeRequest(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls/{place.number}")
 
     def head(self, reply: Any) -> str:
         """Not the merge commit, which is what a workflow checks out."""
         return _text(reply["head"]["sha"])
 
-    def open_from(self, place: Place, branch: str) -> Request | None:
+    def open_from(self, place: PullRequestRef, branch: str) -> ForgeRequest | None:
         """Of a fork the event of a `workflow_run` names no pull request, but its branch."""
         query = urlencode({"state": "open", "head": branch, "per_page": PER_PAGE})
-        return Request(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls?{query}")
+        return ForgeRequest(Doing.LOOK, "GET", f"repos/{_project(place)}/pulls?{query}")
 
-    def comments(self, place: Place, page: int) -> Request:
+    def comments(self, place: PullRequestRef, page: int) -> ForgeRequest:
         """https://docs.github.com/rest/issues/comments"""
         path = f"repos/{_project(place)}/issues/{place.number}/comments?per_page={PER_PAGE}&page={page}"
-        return Request(Doing.FIND, "GET", path)
+        return ForgeRequest(Doing.FIND, "GET", path)
 
     def comment(self, item: Any) -> Comment:
         """The user is null where the account is gone."""
         return Comment(int(item["id"]), _text((item.get("user") or {}).get("login") or "").lower(), _text(item["body"] or ""))
 
-    def create(self, place: Place, body: str) -> Request:
+    def create(self, place: PullRequestRef, body: str) -> ForgeRequest:
         """A pull request is an issue here."""
-        return Request(Doing.WRITE, "POST", f"repos/{_project(place)}/issues/{place.number}/comments", {"body": body})
+        return ForgeRequest(Doing.WRITE, "POST", f"repos/{_project(place)}/issues/{place.number}/comments", {"body": body})
 
-    def update(self, place: Place, id: int, body: str) -> Request:
+    def update(self, place: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """https://docs.github.com/rest/issues/comments#update-an-issue-comment"""
-        return Request(Doing.WRITE, "PATCH", f"repos/{_project(place)}/issues/comments/{id}", {"body": body})
+        return ForgeRequest(Doing.WRITE, "PATCH", f"repos/{_project(place)}/issues/comments/{id}", {"body": body})
 
-    def status(self, place: Place, sha: str, status: Status) -> Request:
+    def status(self, place: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
         """https://docs.github.com/rest/commits/statuses; the description has at most 140 characters."""
-        state = State.PENDING if status.state in (State.RUNNING, State.CANCELED) else status.state
+        state = StatusState.PENDING if status.state in (StatusState.RUNNING, StatusState.CANCELED) else status.state
         body = {"state": state.value, "context": status.name, "description": _cut(status.description, 140)}
         body |= {"target_url": status.url} if status.url else {}
-        return Request(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
+        return ForgeRequest(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
 
-    def open(self, place: Place, opening: Opening) -> Request:
+    def open(self, place: PullRequestRef, opening: Opening) -> ForgeRequest:
         """https://docs.github.com/rest/pulls/pulls#create-a-pull-request"""
         body = {"head": opening.source, "base": opening.target, "title": opening.title, "body": opening.text}
-        return Request(Doing.OPEN, "POST", f"repos/{_project(place)}/pulls", body)
+        return ForgeRequest(Doing.OPEN, "POST", f"repos/{_project(place)}/pulls", body)
 
     def opened(self, reply: Any) -> str:
         """The page for people."""
@@ -241,15 +241,15 @@ class Gitea(GitHub):
         """The token in the old form, which every version takes."""
         return {"Authorization": f"token {token}", "Accept": "application/json"}
 
-    def whoami(self) -> Request:
+    def whoami(self) -> ForgeRequest:
         """The user of the token."""
-        return Request(Doing.KNOW, "GET", "user")
+        return ForgeRequest(Doing.KNOW, "GET", "user")
 
     def me(self, reply: Any) -> str:
         """The login."""
         return _text(reply["login"]).lower()
 
-    def open_from(self, place: Place, branch: str) -> Request | None:
+    def open_from(self, place: PullRequestRef, branch: str) -> ForgeRequest | None:
         """There is no way to ask."""
         return None
 
@@ -270,13 +270,13 @@ class Gitea(GitHub):
                 return "the scopes `write:repository` and `write:issue`, and an account that may see the repository"
 
 
-_GITLAB_STATES: Final[Mapping[State, str]] = {
-    State.PENDING: "pending",
-    State.RUNNING: "running",
-    State.CANCELED: "canceled",
-    State.SUCCESS: "success",
-    State.FAILURE: "failed",
-    State.ERROR: "failed",
+_GITLAB_STATES: Final[Mapping[StatusState, str]] = {
+    StatusState.PENDING: "pending",
+    StatusState.RUNNING: "running",
+    StatusState.CANCELED: "canceled",
+    StatusState.SUCCESS: "success",
+    StatusState.FAILURE: "failed",
+    StatusState.ERROR: "failed",
 }
 
 
@@ -291,45 +291,45 @@ class GitLab:
         """https://docs.gitlab.com/api/rest/authentication/"""
         return {"JOB-TOKEN" if of_job else "PRIVATE-TOKEN": token, "Accept": "application/json"}
 
-    def whoami(self) -> Request:
+    def whoami(self) -> ForgeRequest:
         """The user of the token; a project's token has one of its own."""
-        return Request(Doing.KNOW, "GET", "user")
+        return ForgeRequest(Doing.KNOW, "GET", "user")
 
     def me(self, reply: Any) -> str:
         """The user's number: names can be changed."""
         return str(int(reply["id"]))
 
-    def pull(self, place: Place) -> Request:
+    def pull(self, place: PullRequestRef) -> ForgeRequest:
         """https://docs.gitlab.com/api/merge_requests/#get-single-mr"""
-        return Request(Doing.LOOK, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}")
+        return ForgeRequest(Doing.LOOK, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}")
 
     def head(self, reply: Any) -> str:
         """The tip of the source branch."""
         return _text(reply["sha"])
 
-    def open_from(self, place: Place, branch: str) -> Request | None:
+    def open_from(self, place: PullRequestRef, branch: str) -> ForgeRequest | None:
         """Never asked: the job's variables name the merge request."""
         return None
 
-    def comments(self, place: Place, page: int) -> Request:
+    def comments(self, place: PullRequestRef, page: int) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/, the oldest first"""
         query = f"per_page={PER_PAGE}&page={page}&sort=asc&order_by=created_at"
-        return Request(Doing.FIND, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes?{query}")
+        return ForgeRequest(Doing.FIND, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes?{query}")
 
     def comment(self, item: Any) -> Comment:
         """A note."""
         return Comment(int(item["id"]), str((item.get("author") or {}).get("id") or ""), _text(item["body"] or ""))
 
-    def create(self, place: Place, body: str) -> Request:
+    def create(self, place: PullRequestRef, body: str) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/#create-new-merge-request-note"""
-        return Request(Doing.WRITE, "POST", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes", {"body": body})
+        return ForgeRequest(Doing.WRITE, "POST", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes", {"body": body})
 
-    def update(self, place: Place, id: int, body: str) -> Request:
+    def update(self, place: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/#modify-existing-merge-request-note"""
         path = f"projects/{_encoded(place)}/merge_requests/{place.number}/notes/{id}"
-        return Request(Doing.WRITE, "PUT", path, {"body": body})
+        return ForgeRequest(Doing.WRITE, "PUT", path, {"body": body})
 
-    def status(self, place: Place, sha: str, status: Status) -> Request:
+    def status(self, place: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
         """https://docs.gitlab.com/api/commits/#set-commit-pipeline-status
 
         The pipeline is named, because several may run for a commit, and GitLab would take the newest.
@@ -338,13 +338,13 @@ class GitLab:
         body |= {"description": _cut(status.description, 255)}
         body |= {"target_url": status.url} if status.url else {}
         body |= {"pipeline_id": int(status.run)} if status.run.isdigit() else {}
-        return Request(Doing.MARK, "POST", f"projects/{_encoded(place)}/statuses/{sha}", body)
+        return ForgeRequest(Doing.MARK, "POST", f"projects/{_encoded(place)}/statuses/{sha}", body)
 
-    def open(self, place: Place, opening: Opening) -> Request:
+    def open(self, place: PullRequestRef, opening: Opening) -> ForgeRequest:
         """https://docs.gitlab.com/api/merge_requests/#create-mr"""
         branches = {"source_branch": opening.source, "target_branch": opening.target, "remove_source_branch": True}
         body = {**branches, "title": opening.title, "description": opening.text}
-        return Request(Doing.OPEN, "POST", f"projects/{_encoded(place)}/merge_requests", body)
+        return ForgeRequest(Doing.OPEN, "POST", f"projects/{_encoded(place)}/merge_requests", body)
 
     def opened(self, reply: Any) -> str:
         """The page for people."""
@@ -365,29 +365,29 @@ class GitLab:
                 return "the scope `api` and the role Developer"
 
 
-def dialect(kind: Kind) -> Dialect:
+def dialect(kind: ForgeKind) -> Dialect:
     """How that forge is spoken to."""
     match kind:
-        case Kind.GITHUB:
+        case ForgeKind.GITHUB:
             return GitHub()
-        case Kind.GITLAB:
+        case ForgeKind.GITLAB:
             return GitLab()
-        case Kind.GITEA:
+        case ForgeKind.GITEA:
             return Gitea()
-        case Kind.FORGEJO:
+        case ForgeKind.FORGEJO:
             return Gitea("Forgejo")
 
 
-_API: Final[Mapping[Kind, str]] = {
-    Kind.GITHUB: "/api/v3",
-    Kind.GITLAB: "/api/v4",
-    Kind.GITEA: "/api/v1",
-    Kind.FORGEJO: "/api/v1",
+_API: Final[Mapping[ForgeKind, str]] = {
+    ForgeKind.GITHUB: "/api/v3",
+    ForgeKind.GITLAB: "/api/v4",
+    ForgeKind.GITEA: "/api/v1",
+    ForgeKind.FORGEJO: "/api/v1",
 }
-_PUBLIC: Final[Mapping[Kind, str]] = {Kind.GITHUB: "https://github.com", Kind.GITLAB: "https://gitlab.com"}
+_PUBLIC: Final[Mapping[ForgeKind, str]] = {ForgeKind.GITHUB: "https://github.com", ForgeKind.GITLAB: "https://gitlab.com"}
 
 
-def api_address(kind: Kind, url: str = "") -> str:
+def api_address(kind: ForgeKind, url: str = "") -> str:
     """The address of the API for that of a server, or of the API itself; without any the public one. Empty where there is none."""
     url = (url or _PUBLIC.get(kind, "")).rstrip("/")
     if not url or url == "https://api.github.com" or url.endswith(_API[kind]):
@@ -417,11 +417,11 @@ def is_commit(text: str) -> bool:
     return _SHA.fullmatch(text) is not None
 
 
-def _project(place: Place) -> str:
+def _project(place: PullRequestRef) -> str:
     return quote(place.project, safe="/")
 
 
-def _encoded(place: Place) -> str:
+def _encoded(place: PullRequestRef) -> str:
     return quote(place.project, safe="")
 
 

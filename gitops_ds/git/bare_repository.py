@@ -21,7 +21,7 @@ from gitops_ds.git import credential_files, error_messages, hardening
 from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import Credentials
 from gitops_ds.git.private_directory import Private
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
 
@@ -42,7 +42,7 @@ class Output:
 class Bare:
     """A bare repository in the cache directory that we made ourselves; only this user can read it."""
 
-    def __init__(self, address: Address, cache: Path, limits: Limits, *, existing: bool = False) -> None:
+    def __init__(self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False) -> None:
         """Knows nobody yet: `authorize` comes before the first `talk`.
 
         `existing`: another process made it and may be writing to it; it is only read, and nothing is left behind by a kill.
@@ -83,7 +83,7 @@ class Bare:
         if self.path.stat().st_uid != os.geteuid():
             raise errors.SourceError(f"the cache {self.path} belongs to another user; give a directory of your own")
         self.path.chmod(0o700)
-        maker = hardening.Git(self.path)
+        maker = hardening.HardenedGit(self.path)
         maker.update_environment(**self._local)
         try:
             # Harmless on one that is there; mends one whose making was cut off.

@@ -126,7 +126,7 @@ def commit_files(bare: Bare, parent: CommitId, files: Mapping[str, bytes | None]
             continue
         old = [e for e in _entries(bare, parent, name) if e.name == name.encode()]
         id = bare.run("hash-object", "-w", "--no-filters", "--stdin", input=content, doing="write to").text
-        changes[name.encode()] = (old[0].mode if old and old[0].kind is tree.Kind.FILE else "100644", id)
+        changes[name.encode()] = (old[0].mode if old and old[0].kind is tree.EntryKind.FILE else "100644", id)
     return _commit(bare, _changed_tree(bare, parent, changes), parent, message, by)
 
 
@@ -136,7 +136,7 @@ def _file_name(path: str) -> str:
     return path
 
 
-def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.Entry]:
+def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.TreeEntry]:
     words = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit, name)
     return list(tree.entries([bare.run(*words).stdout]))
 

@@ -45,7 +45,7 @@ _SSH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GitCredentials:
     """What git needs to log in: environment variables, configuration pairs, and the texts that no message may hold."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -53,7 +53,7 @@ class Access:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-def install(address: Address, credentials: Credentials, directory: Path) -> Access:
+def install(address: Address, credentials: Credentials, directory: Path) -> GitCredentials:
     """Writes what must be a file into the (owner-only) directory, and says how git finds it.
 
     Raises UsageError when the credentials don't fit the address: a password for ssh, ssh without known_hosts.
@@ -65,10 +65,10 @@ def install(address: Address, credentials: Credentials, directory: Path) -> Acce
         case Scheme.SSH:
             return _ssh(address, login, directory)
         case Scheme.FILE:
-            return Access({"HOME": str(directory)})
+            return GitCredentials({"HOME": str(directory)})
 
 
-def _https(address: Address, login: object, own: Credentials, directory: Path) -> Access:
+def _https(address: Address, login: object, own: Credentials, directory: Path) -> GitCredentials:
     # An own HOME keeps ~/.netrc out.
     environment = {"HOME": str(directory), "GIT_ASKPASS": "/bin/false"}
     config: list[tuple[str, str]] = []
@@ -98,13 +98,13 @@ def _https(address: Address, login: object, own: Credentials, directory: Path) -
             pass
         case _:
             raise errors.UsageError(f"{address.display} is an https URL: give a user and password or a token, no ssh key")
-    return Access(environment, tuple(config), secrets)
+    return GitCredentials(environment, tuple(config), secrets)
 
 
-def _ssh(address: Address, login: object, directory: Path) -> Access:
+def _ssh(address: Address, login: object, directory: Path) -> GitCredentials:
     match login:
         case OwnSsh():
-            return Access({"GIT_SSH_COMMAND": shlex.join(_SSH), "GIT_SSH_VARIANT": "ssh"})
+            return GitCredentials({"GIT_SSH_COMMAND": shlex.join(_SSH), "GIT_SSH_VARIANT": "ssh"})
         case SshKey(private_key, known_hosts):
             if not known_hosts.strip():
                 raise errors.UsageError(
@@ -123,7 +123,7 @@ def _ssh(address: Address, login: object, directory: Path) -> Access:
                 f"-oUserKnownHostsFile={_ssh_quoted(hosts)}",
             )
             command = shlex.join((*_SSH, *options))
-            return Access({"HOME": str(directory), "GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"})
+            return GitCredentials({"HOME": str(directory), "GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"})
         case _:
             raise errors.UsageError(
                 f"{address.display} is an ssh address: give a private key and known_hosts (or, at your desk, use your own ssh)"

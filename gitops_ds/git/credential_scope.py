@@ -20,7 +20,7 @@ _ODD = re.compile(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CredentialScope:
     """A place at a Git server; `path` as its parts, None where it can't be told what it means there."""
 
     scheme: str
@@ -29,13 +29,13 @@ class Place:
     path: tuple[str, ...] | None = ()
 
 
-def place(where: Address) -> Place | None:
+def place(where: Address) -> CredentialScope | None:
     """Where a repository is; None for a local one."""
     if where.scheme is Scheme.FILE:
         return None
     at = urls.urlsplit(where.origin)
     path = urls.urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
-    return Place(at.scheme, (at.hostname or "").lower(), at.port or _PORTS[at.scheme], _parts(path))
+    return CredentialScope(at.scheme, (at.hostname or "").lower(), at.port or _PORTS[at.scheme], _parts(path))
 
 
 def _parts(path: str) -> tuple[str, ...] | None:
@@ -45,7 +45,7 @@ def _parts(path: str) -> tuple[str, ...] | None:
     return tuple(plain.split("/")) if plain else ()
 
 
-def parse(text: str) -> Place:
+def parse(text: str) -> CredentialScope:
     """The place of a setting `match`: https://HOST, ssh://HOST, with :PORT and /PATH where wanted. Raises UsageError."""
     advice = f"repository.credentials.match {address.scrub(text)!r} must be https://HOST/PATH or ssh://HOST/PATH"
     try:
@@ -60,17 +60,17 @@ def parse(text: str) -> Place:
     parts = _parts(found.path)
     if parts is None:
         raise errors.UsageError(f"{advice}, with a plain path: no .., no // and no %")
-    return Place(found.scheme, found.hostname.lower(), port or _PORTS[found.scheme], parts)
+    return CredentialScope(found.scheme, found.hostname.lower(), port or _PORTS[found.scheme], parts)
 
 
-def covers(given: Place, where: Place) -> bool:
+def covers(given: CredentialScope, where: CredentialScope) -> bool:
     """Whether credentials for the one place may go to the other: the same origin, and at or below the path, by whole parts."""
     if (given.scheme, given.host, given.port) != (where.scheme, where.host, where.port):
         return False
     return not given.path or (where.path is not None and where.path[: len(given.path)] == given.path)
 
 
-def nearest(given: Sequence[Place], where: Address) -> int | None:
+def nearest(given: Sequence[CredentialScope], where: Address) -> int | None:
     """Which of the places is meant for a repository, by its number: the longest path that covers it, the first of equals."""
     at = place(where)
     fitting = [number for number, one in enumerate(given) if at is not None and covers(one, at)]

@@ -10,23 +10,23 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from gitops_ds.git import tree
-from gitops_ds.git.tree import Entry, Sifted
+from gitops_ds.git.tree import Sifted, TreeEntry
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.render import kustomization
 from gitops_ds.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
-Named = tuple[PurePosixPath, Entry]
+NamedEntry = tuple[PurePosixPath, TreeEntry]
 Files = dict[PurePosixPath, bytes]
 # What of a path is read, before anything is known of the files.
-Choice = Callable[[Sequence[Named]], Iterable[Named]]
+FileChoice = Callable[[Sequence[NamedEntry]], Iterable[NamedEntry]]
 
 _IGNORE: Final = ".gitopsdsignore"
 _SETTINGS: Final = "gitops-ds.yaml"
 
 
-def manifests(candidates: Sequence[Named]) -> Iterator[Named]:
+def manifests(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
     """What is a manifest by its name, of an agent, or of a chart."""
     charts = {path.parent for path, _ in candidates if path.name == "Chart.yaml"}
     for path, entry in candidates:
@@ -36,7 +36,7 @@ def manifests(candidates: Sequence[Named]) -> Iterator[Named]:
             yield path, entry
 
 
-def names_only(candidates: Sequence[Named]) -> Iterator[Named]:
+def names_only(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
     """What says how the repository is called, and which clusters there are."""
     for path, entry in candidates:
         if str(path) in (_SETTINGS, _IGNORE) or (len(path.parts) == 2 and path.parts[0] == "clusters" and path.suffix == ".yaml"):
@@ -44,7 +44,7 @@ def names_only(candidates: Sequence[Named]) -> Iterator[Named]:
 
 
 def files(
-    sifted: Sifted, limits: Limits, read: Callable[[Sequence[Named]], Files], choice: Choice = manifests
+    sifted: Sifted, limits: RepositoryLimits, read: Callable[[Sequence[NamedEntry]], Files], choice: FileChoice = manifests
 ) -> tuple[Files, tuple[Finding, ...]]:
     """The files that are read, and what was found on the way; none where they are too many or too large together."""
     first = list(choice(sifted.wanted))
@@ -60,7 +60,7 @@ def files(
     return (found | read(second) if second else found), sifted.findings
 
 
-def _named_by(found: Mapping[PurePosixPath, bytes], candidates: Sequence[Named]) -> list[Named]:
+def _named_by(found: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]) -> list[NamedEntry]:
     """What kustomizations name, and the archives of charts whose names stand in an agent's source.yaml."""
     named = set(kustomization.named_files(found))
     archives = {path: entry for path, entry in candidates if path.suffix == ".tgz"}
@@ -69,7 +69,7 @@ def _named_by(found: Mapping[PurePosixPath, bytes], candidates: Sequence[Named])
     return [(path, entry) for path, entry in candidates if path in named]
 
 
-def _too_much(wanted: Sequence[Named], limits: Limits) -> Finding | None:
+def _too_much(wanted: Sequence[NamedEntry], limits: RepositoryLimits) -> Finding | None:
     most = memory.here().snapshot if limits.snapshot_bytes is None else limits.snapshot_bytes
     total = sum(entry.size for _, entry in wanted)
     if len(wanted) <= limits.files and total <= most:

@@ -14,7 +14,7 @@ from typing import Any
 import git
 
 from gitops_ds.git.address import Address
-from gitops_ds.git.credential_files import Access
+from gitops_ds.git.credential_files import GitCredentials
 
 # Of the caller's GIT_ variables none is kept; proxies and the locale of messages are other variables.
 _CONFIG = (
@@ -68,7 +68,7 @@ _ENVIRONMENT = {
 }
 
 
-class Git(git.Git):
+class HardenedGit(git.Git):
     """GitPython's way of running git, without what the caller's environment says to git."""
 
     def execute(self, command: str | Sequence[Any], *args: Any, **options: Any) -> Any:
@@ -81,7 +81,7 @@ class Git(git.Git):
 class Repo(git.Repo):
     """GitPython's repository, whose every process is a hardened one."""
 
-    GitCommandWrapperType = Git
+    GitCommandWrapperType = HardenedGit
 
 
 def local(path: Path) -> dict[str, str]:
@@ -95,7 +95,7 @@ def desk() -> dict[str, str]:
     return {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": "none", **_numbered((*_CONFIG, ("safe.directory", "*")))}
 
 
-def network(path: Path, address: Address, access: Access) -> dict[str, str]:
+def network(path: Path, address: Address, access: GitCredentials) -> dict[str, str]:
     """The environment for commands that talk to the address: its transport alone, and our credentials."""
     scheme = address.scheme.value
     config = (*_CONFIG, ("safe.directory", str(path)), (f"protocol.{scheme}.allow", "always"), *access.config)

@@ -13,7 +13,7 @@ from gitops_ds.model.repository_limits import DEFAULT
 
 def resolve(clone: Path, text: str) -> CommitId | None:
     """The commit that a revision means in a work tree or a bare repository; None where it means none there."""
-    runner = hardening.Git(clone)
+    runner = hardening.HardenedGit(clone)
     runner.update_environment(**(hardening.desk() if (clone / ".git").exists() else hardening.local(clone)))
     command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
     try:

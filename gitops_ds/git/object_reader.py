@@ -13,7 +13,7 @@ import git
 from gitops_ds import errors
 from gitops_ds.git import file_selection, tree
 from gitops_ds.git.bare_repository import Bare
-from gitops_ds.git.tree import Entry
+from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
 from gitops_ds.model.finding import refusal
 from gitops_ds.model.objects import CommitId
@@ -41,7 +41,7 @@ def _type(bare: Bare, name: str) -> str:
     return bare.run("cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()).text.rpartition(" ")[2]
 
 
-def snapshot(bare: Bare, commit: CommitId, path: str, choice: file_selection.Choice = file_selection.manifests) -> Snapshot:
+def snapshot(bare: Bare, commit: CommitId, path: str, choice: file_selection.FileChoice = file_selection.manifests) -> Snapshot:
     """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those that are read."""
     prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
@@ -57,7 +57,7 @@ def snapshot(bare: Bare, commit: CommitId, path: str, choice: file_selection.Cho
     return Snapshot(info(bare, commit), files, findings)
 
 
-def _entries(bare: Bare, tree_ish: str) -> list[Entry]:
+def _entries(bare: Bare, tree_ish: str) -> list[TreeEntry]:
     """One more than the most, where there are more."""
     with bare.stream("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b"") as listing:
         found = list(islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1))
@@ -66,7 +66,7 @@ def _entries(bare: Bare, tree_ish: str) -> list[Entry]:
     return found
 
 
-def _blobs(bare: Bare, wanted: Sequence[tuple[N, Entry]]) -> Iterator[tuple[N, bytes]]:
+def _blobs(bare: Bare, wanted: Sequence[tuple[N, TreeEntry]]) -> Iterator[tuple[N, bytes]]:
     """The content of each blob by its name, in one run of git; the same blob is kept once."""
     if not wanted:
         return

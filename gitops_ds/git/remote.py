@@ -13,11 +13,11 @@ from gitops_ds.git.revision import (
     Branch,
     Commit,
     Head,
-    Named,
     Ref,
     Reflog,
-    Revision,
+    RevisionSpec,
     Semver,
+    ShortName,
     Tag,
 )
 from gitops_ds.model.objects import CommitId
@@ -36,7 +36,7 @@ _RACE = (
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: Bare, wanted: Revision) -> dict[str, CommitId]:
+def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
     """What `git ls-remote` says: names to ids, `NAME^{}` for what an annotated tag points at. Asks for no more than is needed."""
     kinds: tuple[str, ...]
     match wanted:
@@ -44,7 +44,7 @@ def refs(bare: Bare, wanted: Revision) -> dict[str, CommitId]:
             kinds = ("--heads",)
         case Tag() | Semver():
             kinds = ("--tags",)
-        case Named():
+        case ShortName():
             kinds = ("--heads", "--tags")
         case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
@@ -57,7 +57,7 @@ def refs(bare: Bare, wanted: Revision) -> dict[str, CommitId]:
     return result
 
 
-def tip(bare: Bare, wanted: Revision) -> CommitId:
+def tip(bare: Bare, wanted: RevisionSpec) -> CommitId:
     """The commit that a revision means now. A commit by its full id needs no request, an abbreviated one all branches.
 
     A clone's own names (`origin/main`, `@{u}`) resolve where the address is a clone. Raises RevisionUnknown with similar names.
@@ -68,7 +68,7 @@ def tip(bare: Bare, wanted: Revision) -> CommitId:
         return _ancestor(bare, wanted)
     known = refs(bare, wanted)
     found = revision.resolve(wanted, known)
-    if found is None and isinstance(wanted, Named | Reflog):
+    if found is None and isinstance(wanted, ShortName | Reflog):
         if bare.address.scheme is Scheme.FILE:
             found = local_revision.resolve(Path(bare.address.display), wanted.name)
         elif isinstance(wanted, Reflog):

@@ -21,10 +21,10 @@ from gitops_ds.git.bare_repository import Bare
 from gitops_ds.git.commit_writer import Signature, Why
 from gitops_ds.git.credentials import NOBODY, Credentials, Who
 from gitops_ds.git.object_reader import Movement
-from gitops_ds.git.revision import Branch, Revision
-from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
+from gitops_ds.git.revision import Branch, RevisionSpec
+from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 
@@ -47,8 +47,8 @@ class Repository:
         address: Address,
         cache: Path,
         credentials: Credentials | Who = NOBODY,
-        limits: Limits = DEFAULT,
-        allowed: Allowed = PROGRAMS,
+        limits: RepositoryLimits = DEFAULT,
+        allowed: AllowedRenderers = PROGRAMS,
         *,
         room: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class Repository:
         self._bare: Bare | None = None
         self._closing = False
 
-    async def tip(self, revision: Revision) -> CommitId:
+    async def tip(self, revision: RevisionSpec) -> CommitId:
         """The commit that a revision means at the server now; fetches only for an abbreviated commit id and for `~N` and `^N`."""
         return await self._talk(remote.tip, revision)
 
@@ -82,14 +82,14 @@ class Repository:
         """The files of a fetched commit under a directory, names relative to it; see `tree` for what is refused."""
         return await self._run(object_reader.snapshot, commit, path)
 
-    async def verify(self, revision: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
+    async def verify(self, revision: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
         """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is signed by whom we trust."""
         if trust.mode is not Mode.TAG:
             return await self._talk(signatures.verify, revision, tip, since, trust)
         async with self._room:
             return await self._talk(signatures.verify, revision, tip, since, trust)
 
-    async def verify_kept(self, revision: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
+    async def verify_kept(self, revision: RevisionSpec, commit: CommitId, trust: Trust) -> Verified | Unverified:
         """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG, by a tag that names it.
 
         Of the tags only the server is asked; while it gives no answer, those count that were fetched.
@@ -102,7 +102,7 @@ class Repository:
         except errors.SourceUnreachable:
             return await self._run(signatures.verify_fetched, commit, trust)
 
-    async def newest_verified(self, revision: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
+    async def newest_verified(self, revision: RevisionSpec, tip: CommitId, trust: Trust) -> CommitId | None:
         """The newest commit in the line of a fetched tip that is signed by whom we trust."""
         return await self._talk(signatures.newest, revision, tip, trust)
 

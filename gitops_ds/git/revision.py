@@ -61,7 +61,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ShortName:
     """A short name: a branch, else a tag, else the first characters of a commit's id."""
 
     name: str
@@ -78,14 +78,14 @@ class Reflog:
 class Ancestor:
     """A commit reached from another one by Git's steps: `HEAD~2`, `v1^`."""
 
-    of: Head | Ref | Commit | Named | Reflog
+    of: Head | Ref | Commit | ShortName | Reflog
     steps: str
 
 
-Revision = Head | Branch | Tag | Semver | Ref | Commit | Named | Reflog | Ancestor
+RevisionSpec = Head | Branch | Tag | Semver | Ref | Commit | ShortName | Reflog | Ancestor
 
 
-def parse(text: str | None) -> Revision:
+def parse(text: str | None) -> RevisionSpec:
     """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a name, each with `~N` or `^N`.
 
     A branch wins over a tag of the same name. Raises UsageError for anything else that https://git-scm.com/docs/gitrevisions has.
@@ -95,7 +95,7 @@ def parse(text: str | None) -> Revision:
     return _start(text)
 
 
-def _start(text: str | None) -> Head | Ref | Commit | Named | Reflog:
+def _start(text: str | None) -> Head | Ref | Commit | ShortName | Reflog:
     if not text or text in {"HEAD", "@"}:
         return Head()
     if _FULL_ID.fullmatch(text):
@@ -105,10 +105,10 @@ def _start(text: str | None) -> Head | Ref | Commit | Named | Reflog:
             check_ref_name(reflog["name"])
         return Reflog(text)
     check_ref_name(text)
-    return Ref(text) if text.startswith("refs/") else Named(text)
+    return Ref(text) if text.startswith("refs/") else ShortName(text)
 
 
-def from_settings(*, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = "") -> Revision:
+def from_settings(*, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = "") -> RevisionSpec:
     """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as Flux orders them."""
     if commit:
         return Commit(commit_id(commit))
@@ -150,7 +150,7 @@ def could_be_abbreviated(name: str) -> bool:
     return bool(_SHORT_ID.fullmatch(name))
 
 
-def show(revision: Revision) -> str:
+def show(revision: RevisionSpec) -> str:
     """The revision as people say it."""
     match revision:
         case Head():
@@ -165,13 +165,13 @@ def show(revision: Revision) -> str:
             return name
         case Commit(id):
             return f"commit {id}"
-        case Named(name) | Reflog(name):
+        case ShortName(name) | Reflog(name):
             return name
         case Ancestor(start, steps):
             return f"{_shown_start(start)}{steps}"
 
 
-def _shown_start(start: Head | Ref | Commit | Named | Reflog) -> str:
+def _shown_start(start: Head | Ref | Commit | ShortName | Reflog) -> str:
     match start:
         case Head():
             return "HEAD"
@@ -181,7 +181,7 @@ def _shown_start(start: Head | Ref | Commit | Named | Reflog) -> str:
             return start.name
 
 
-def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None:
+def resolve(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> CommitId | None:
     """The commit that a server's refs give to a revision, or None.
 
     `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an annotated tag.
@@ -200,13 +200,13 @@ def resolve(revision: Revision, refs: Mapping[str, CommitId]) -> CommitId | None
             return _peeled(name, refs)
         case Commit(id):
             return id
-        case Named(name):
+        case ShortName(name):
             return refs.get(f"refs/heads/{name}") or _peeled(f"refs/tags/{name}", refs)
         case Reflog() | Ancestor():
             return None
 
 
-def tag(revision: Revision, refs: Mapping[str, CommitId]) -> str | None:
+def tag(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> str | None:
     """The name of the tag that a revision means among a server's refs; None where it means no tag."""
     match revision:
         case Tag(name):
@@ -224,7 +224,7 @@ def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
     return refs.get(f"{name}^{{}}") or refs.get(name)
 
 
-def unknown(revision: Revision, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
+def unknown(revision: RevisionSpec, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
     """The error for a revision that the server does not have, with the names that come near."""
     if not refs:
         advice = "push a first one" if ":" in where else "commit, or push, a first one"

@@ -60,7 +60,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RangeGroup:
     """Conditions that must all be met, and whether one of them named a pre-release."""
 
     comparisons: tuple[Comparison, ...]
@@ -68,7 +68,7 @@ class Group:
 
 
 # Any one of these groups must be met.
-Range = tuple[Group, ...]
+Range = tuple[RangeGroup, ...]
 
 
 def version(text: str) -> Version | None:
@@ -84,7 +84,7 @@ def parse(text: str) -> Range:
     return tuple(_alternative(part, text) for part in text.split("||"))
 
 
-def _alternative(part: str, whole: str) -> Group:
+def _alternative(part: str, whole: str) -> RangeGroup:
     rest, comparisons, prereleases = part.strip(), list[Comparison](), False
     if not rest:
         raise errors.UsageError(f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3")
@@ -96,7 +96,7 @@ def _alternative(part: str, whole: str) -> Group:
         prereleases = prereleases or bool(pre)
         comparisons += _bounds(term["op"] or "=", numbers, pre)
         rest = rest[term.end() :]
-    return Group(tuple(comparisons), prereleases)
+    return RangeGroup(tuple(comparisons), prereleases)
 
 
 def _bounds(operator: str, said: list[int], pre: tuple[str, ...]) -> list[Comparison]:

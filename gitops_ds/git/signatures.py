@@ -16,7 +16,7 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.git import object_reader, remote, revision, verification_keys
 from gitops_ds.git.bare_repository import Bare
-from gitops_ds.git.revision import Revision
+from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 
@@ -24,7 +24,7 @@ MOST = 10_000  # commits that one check takes; more since the last good one are 
 _AT_ONCE = 100
 
 
-def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
+def verify(bare: Bare, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
     """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL looks at the tip alone.
 
     Raises UsageError for keys that can't be read, SourceError where git fails for another reason than a signature.
@@ -42,7 +42,7 @@ def verify(bare: Bare, wanted: Revision, tip: CommitId, since: CommitId | None, 
         return _commits(bare, commits, keys)
 
 
-def verify_kept(bare: Bare, wanted: Revision, commit: CommitId, trust: Trust) -> Verified | Unverified:
+def verify_kept(bare: Bare, wanted: RevisionSpec, commit: CommitId, trust: Trust) -> Verified | Unverified:
     """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it now has to be."""
     with _keys(trust) as keys:
         if trust.mode is not Mode.TAG:
@@ -69,7 +69,7 @@ def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Veri
     )
 
 
-def newest(bare: Bare, wanted: Revision, tip: CommitId, trust: Trust) -> CommitId | None:
+def newest(bare: Bare, wanted: RevisionSpec, tip: CommitId, trust: Trust) -> CommitId | None:
     """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its commit); None where none of 200 is."""
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
@@ -187,7 +187,7 @@ def signer(raw: str) -> tuple[str, str]:
     return name[1] if name else "", key[1] if key else ""
 
 
-def _tag(bare: Bare, wanted: Revision, tip: CommitId, keys: _Keys) -> Verified | Unverified:
+def _tag(bare: Bare, wanted: RevisionSpec, tip: CommitId, keys: _Keys) -> Verified | Unverified:
     known = remote.refs(bare, wanted)
     name = revision.tag(wanted, known)
     if name is None:

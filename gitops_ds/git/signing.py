@@ -12,7 +12,7 @@ from gitops_ds import errors
 from gitops_ds.git import verification_keys
 
 
-class Format(StrEnum):
+class KeyFormat(StrEnum):
     """Kinds of keys; the values are git's gpg.format."""
 
     SSH = "ssh"
@@ -20,11 +20,11 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A private key without passphrase: in OpenSSH or PEM form, or OpenPGP as `gpg --armor --export-secret-keys` writes it."""
 
     private: bytes = field(repr=False)
-    format: Format = Format.SSH
+    format: KeyFormat = KeyFormat.SSH
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class OwnConfiguration:
     settings: tuple[tuple[str, str], ...]
 
 
-Signing = Key | OwnConfiguration
+Signing = SigningKey | OwnConfiguration
 
 
 @contextmanager
@@ -43,13 +43,13 @@ def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, s
     match signing:
         case OwnConfiguration(settings):
             yield tuple(word for name, value in settings for word in ("-c", f"{name}={value}")), {}
-        case Key(private, format) if format is Format.SSH:
+        case SigningKey(private, format) if format is KeyFormat.SSH:
             with verification_keys.directory() as where:
                 file = where / "key"
                 file.touch(mode=0o600)  # ssh-keygen refuses a key that others may read, as a mounted one often is
                 file.write_bytes(private.rstrip(b"\n") + b"\n")
                 yield verification_keys.config("gpg.format=ssh", f"user.signingKey={file}"), {}
-        case Key(private):
+        case SigningKey(private):
             with verification_keys.directory() as where:
                 environment = verification_keys.gnupg(where / "gnupg", private)
                 try:

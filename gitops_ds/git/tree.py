@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 
 _READ = (b".yaml", b".yml", b".json")
 _LONGEST_TARGET = 4096  # PATH_MAX
@@ -31,7 +31,7 @@ MOST_ENTRIES = 250_000
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]|[\u202a-\u202e\u2066-\u2069]")
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     """What an entry is, by its mode."""
 
     FILE = "100"
@@ -40,15 +40,15 @@ class Kind(Enum):
     OTHER = "?"
 
 
-_KINDS = {"100": Kind.FILE, "120": Kind.LINK, "160": Kind.SUBMODULE}
+_KINDS = {"100": EntryKind.FILE, "120": EntryKind.LINK, "160": EntryKind.SUBMODULE}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id (empty in a work tree)."""
 
     name: bytes
-    kind: Kind
+    kind: EntryKind
     size: int = 0
     id: str = ""
     mode: str = ""
@@ -58,11 +58,11 @@ class Entry:
 class Sifted:
     """The entries to be read, each with its checked path, and what was found on the way."""
 
-    wanted: tuple[tuple[PurePosixPath, Entry], ...]
+    wanted: tuple[tuple[PurePosixPath, TreeEntry], ...]
     findings: tuple[Finding, ...]
 
 
-def entries(pieces: Iterable[bytes]) -> Iterator[Entry]:
+def entries(pieces: Iterable[bytes]) -> Iterator[TreeEntry]:
     """The output of `git ls-tree -r -z -l`, in pieces of any length: `mode type id size<TAB>name<NUL>`."""
     rest = b""
     for piece in pieces:
@@ -71,29 +71,31 @@ def entries(pieces: Iterable[bytes]) -> Iterator[Entry]:
             head, _, name = line.partition(b"\t")
             mode, _, id, size = head.decode("ascii").split()
             number = int(size) if size.isdigit() else 0
-            yield Entry(name, _KINDS.get(mode[:3], Kind.OTHER), number, id, mode)
+            yield TreeEntry(name, _KINDS.get(mode[:3], EntryKind.OTHER), number, id, mode)
 
 
-def sift(found: Sequence[Entry], limits: Limits, targets: Callable[[Sequence[Entry]], Mapping[bytes, bytes]]) -> Sifted:
+def sift(
+    found: Sequence[TreeEntry], limits: RepositoryLimits, targets: Callable[[Sequence[TreeEntry]], Mapping[bytes, bytes]]
+) -> Sifted:
     """Divides entries by the table above. `targets` reads what symbolic links point at, by their names."""
     findings: list[Finding] = []
-    wanted: list[tuple[PurePosixPath, Entry]] = []
-    open_links = [entry for entry in found if entry.kind is Kind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)]
+    wanted: list[tuple[PurePosixPath, TreeEntry]] = []
+    open_links = [entry for entry in found if entry.kind is EntryKind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)]
     leads = targets(open_links) if open_links else {}
     folders = _folders_read(found) if leads else frozenset()
     for entry in found:
         path = plain_path(entry.name)
         if path is None:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
-        elif entry.kind is Kind.FILE and entry.size > limits.file_bytes:
+        elif entry.kind is EntryKind.FILE and entry.size > limits.file_bytes:
             said = f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are read; move it away"
             findings.append(_finding("SRC003", entry, is_read(entry.name), said))
-        elif entry.kind is Kind.FILE:
+        elif entry.kind is EntryKind.FILE:
             wanted.append((path, entry))
-        elif entry.kind is Kind.LINK:
+        elif entry.kind is EntryKind.LINK:
             refused = is_read(entry.name) or (entry.name in leads and _end(entry, leads[entry.name]) in folders)
             findings.append(_finding("SRC001", entry, refused, _LINK))
-        elif entry.kind is Kind.SUBMODULE:
+        elif entry.kind is EntryKind.SUBMODULE:
             findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
         else:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _ODD))
@@ -145,15 +147,15 @@ def is_read(name: bytes) -> bool:
     return name.lower().endswith(_READ) and not _hidden(name)
 
 
-def _may_lead(link: Entry) -> bool:
+def _may_lead(link: TreeEntry) -> bool:
     return not is_read(link.name) and not _hidden(link.name)
 
 
-def _end(link: Entry, target: bytes) -> bytes:
+def _end(link: TreeEntry, target: bytes) -> bytes:
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), target))
 
 
-def _folders_read(found: Sequence[Entry]) -> frozenset[bytes]:
+def _folders_read(found: Sequence[TreeEntry]) -> frozenset[bytes]:
     """The folders with a file that is read, at any depth."""
     folders = {b"."}
     for entry in found:
@@ -164,7 +166,7 @@ def _folders_read(found: Sequence[Entry]) -> frozenset[bytes]:
     return frozenset(folders)
 
 
-def _finding(rule: str, entry: Entry, refused: bool, message: str) -> Finding:
+def _finding(rule: str, entry: TreeEntry, refused: bool, message: str) -> Finding:
     return Finding(rule, Severity.ERROR if refused else Severity.WARNING, message, Place(shown(entry.name)), refused=refused)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.git import file_selection, tree
-from gitops_ds.git.tree import Entry, Kind
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.git.tree import EntryKind, TreeEntry
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.snapshot import Snapshot
 
 
@@ -33,7 +33,7 @@ def tracks(root: Path, directory: Path) -> bool:
     return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
 
 
-def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snapshot:
+def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
     """The files under `path` of the directory as they are now; blocking.
 
     Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it had not been there.
@@ -51,11 +51,11 @@ def snapshot(directory: Path, path: str = "", limits: Limits = DEFAULT) -> Snaps
     return Snapshot(None, files, findings)
 
 
-def _file(base: bytes, entry: Entry) -> bytes:
+def _file(base: bytes, entry: TreeEntry) -> bytes:
     return os.path.join(base, entry.name)  # noqa: PTH118  names are bytes
 
 
-def _contents(root: Path, wanted: Sequence[file_selection.Named]) -> Iterator[tuple[PurePosixPath, bytes]]:
+def _contents(root: Path, wanted: Sequence[file_selection.NamedEntry]) -> Iterator[tuple[PurePosixPath, bytes]]:
     base = os.fsencode(root)
     for path, entry in wanted:
         try:
@@ -76,7 +76,7 @@ def _read(descriptor: int, size: int) -> bytes:
     return data
 
 
-def _entries(root: Path, limits: Limits) -> Iterator[Entry]:
+def _entries(root: Path, limits: RepositoryLimits) -> Iterator[TreeEntry]:
     names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
     base, led_away = os.fsencode(root), {b"": False}
     for name in names:
@@ -93,20 +93,20 @@ def _is_below_link(base: bytes, folder: bytes, known: dict[bytes, bool]) -> bool
     return known[folder]
 
 
-def _entry(base: bytes, name: bytes) -> Entry | None:
+def _entry(base: bytes, name: bytes) -> TreeEntry | None:
     try:
         found = os.lstat(os.path.join(base, name))  # noqa: PTH118  names are bytes
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISREG(found.st_mode):
-        return Entry(name, Kind.FILE, found.st_size)
+        return TreeEntry(name, EntryKind.FILE, found.st_size)
     if stat.S_ISLNK(found.st_mode):
-        return Entry(name, Kind.LINK)
+        return TreeEntry(name, EntryKind.LINK)
     # git lists a submodule, and a repository in the repository, as a directory.
-    return Entry(name.rstrip(b"/"), Kind.SUBMODULE if stat.S_ISDIR(found.st_mode) else Kind.OTHER)
+    return TreeEntry(name.rstrip(b"/"), EntryKind.SUBMODULE if stat.S_ISDIR(found.st_mode) else EntryKind.OTHER)
 
 
-def _listed(root: Path, limits: Limits) -> list[bytes]:
+def _listed(root: Path, limits: RepositoryLimits) -> list[bytes]:
     """What git knows or would take, below the root, with names relative to it."""
     return sorted(set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds)))
 
@@ -117,7 +117,7 @@ def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list
 
     from gitops_ds.git import error_messages, hardening
 
-    runner = hardening.Git(root)
+    runner = hardening.HardenedGit(root)
     runner.update_environment(**hardening.desk())
     command = ["git", "ls-files", "-z", *words]
     try:

@@ -11,7 +11,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 
 if TYPE_CHECKING:
-    from gitops_ds.model.change import Drift, Refusal
+    from gitops_ds.model.change import DriftPolicy, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ManifestOrigin:
     """The object of the cluster that a manifest was taken from, in words for people; `commit` and `uid` name its version."""
 
     commit: CommitId
@@ -65,7 +65,7 @@ class Manifest:
     variant: str = ""
     depends_on: tuple[str, ...] = ()
     scope_unknown: bool = False
-    holder: Holder | None = None
+    holder: ManifestOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Bundle:
     skipped: tuple[str, ...] = ()
     owner_hint: str = ""
     held: Mapping[str, str] = field(default_factory=dict)
-    drift: Mapping[str, Drift] = field(default_factory=dict)
+    drift: Mapping[str, DriftPolicy] = field(default_factory=dict)
     profile: str = "default"
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
     custom: tuple[Custom, ...] = ()

@@ -10,7 +10,7 @@ from gitops_ds.model.objects import Digest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class CachedResults:
     """What the same version of gitops-ds found out; whoever brings it answers for it. Each is only itself.
 
     `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them: files that it had nothing against.
@@ -21,4 +21,4 @@ class Known:
     clean: Mapping[str, Set[Digest]] = field(default_factory=dict)
 
 
-NOTHING: Final = Known()
+NOTHING: Final = CachedResults()

@@ -76,7 +76,7 @@ class Refusal:
     held: tuple[Key, ...] = ()
 
 
-class Drift(StrEnum):
+class DriftPolicy(StrEnum):
     """What is done about a change that somebody made in the cluster (annotation `gitops-ds.io/drift`)."""
 
     CORRECT = "correct"
@@ -108,7 +108,7 @@ class Drifted:
     fields: tuple[FieldChange, ...]
     by: tuple[Author, ...]
     looks_like: str
-    choice: Drift
+    choice: DriftPolicy
     uid: str = ""
     contested: bool = False
 

@@ -73,7 +73,7 @@ EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The object after a server-side apply, and the warnings that came with the reply."""
 
     body: Body
@@ -130,7 +130,9 @@ class Cluster(Protocol):
         """Puts the object in place of the one at its resourceVersion."""
         ...
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         """Server-side apply with strict field validation. A field of another manager raises Conflict with one cause a field."""
         ...
 

@@ -26,7 +26,7 @@ class Backoff:
         return self.since + self.delay
 
 
-class Room(msgspec.Struct, frozen=True):
+class FreeCapacity(msgspec.Struct, frozen=True):
     """What a node has left: amounts by resource, in thousandths of its unit, and the host ports that are taken.
 
     `free` holds the resources that the node names; a port is a protocol, a host IP and a number.
@@ -55,13 +55,13 @@ class Observation:
     revisions: tuple[Revision, ...] = ()
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     vanished: Mapping[str, str] = field(default_factory=dict)
-    rooms: Mapping[str, Room] | None = None
+    rooms: Mapping[str, FreeCapacity] | None = None
     own_node: str = ""
     namesake: Revision | None = None
     unshown: int = 0
 
 
-class Cause(StrEnum):
+class DeleteCause(StrEnum):
     """Why a pod is deleted."""
 
     FAILED = "failed"
@@ -88,7 +88,7 @@ class DeletePod:
     key: Key
     uid: str
     node: str
-    cause: Cause
+    cause: DeleteCause
     why: str
 
 
@@ -163,7 +163,7 @@ Action = CreatePod | DeletePod | RelabelPod | Adopt | Release | CreateRevision |
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StatusUpdate:
     """What to write into the DaemonSet's status."""
 
     counts: Counts
@@ -180,7 +180,7 @@ class Decision:
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
-    status: Status | None = None
+    status: StatusUpdate | None = None
     wake_after: float | None = None
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     complaint: str = ""
@@ -228,7 +228,7 @@ class NodeHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class NodeCounts:
     """The nodes that shall run an agent, each counted once.
 
     `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till their turn comes, `parked` by
@@ -256,5 +256,5 @@ class Health:
     state: HealthState
     message: str
     nodes: tuple[NodeHealth, ...] = ()
-    tally: Tally = Tally()
+    tally: NodeCounts = NodeCounts()
     again: float | None = None

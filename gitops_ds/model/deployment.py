@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitops_ds.model import guards
-from gitops_ds.model.change import Change, Drift, Drifted, Plan, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Refusal
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -25,7 +25,7 @@ class HeldCommit:
 class Left:
     """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in words."""
 
-    choice: Drift
+    choice: DriftPolicy
     since: float
     words: str
 

@@ -18,7 +18,7 @@ Digest = NewType("Digest", str)
 Path = tuple[str | int, ...]
 
 
-class Member(str):
+class ListMember(str):
     """In a path, the member of a list that has this key, where the position says nothing: `containers[agent]`."""
 
     __slots__ = ()
@@ -90,7 +90,7 @@ def show_path(path: Path) -> str:
     """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
     text = ""
     for step in path:
-        if isinstance(step, int | Member):
+        if isinstance(step, int | ListMember):
             text += f"[{step}]"
         elif "." in step or "/" in step or "[" in step:
             text += f'["{step}"]'

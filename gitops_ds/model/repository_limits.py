@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RepositoryLimits:
     """Caps on one repository.
 
     `seconds` for each command of git; `bytes` for what one fetch may bring (its pack); `snapshot_bytes` for all files that are
@@ -22,4 +22,4 @@ class Limits:
     snapshot_bytes: int | None = None
 
 
-DEFAULT = Limits()
+DEFAULT = RepositoryLimits()

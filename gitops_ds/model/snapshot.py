@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId
@@ -41,4 +41,4 @@ class Snapshot:
     consumed: frozenset[PurePosixPath] = frozenset()
     placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
     charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)
-    known: Known = NOTHING
+    known: CachedResults = NOTHING

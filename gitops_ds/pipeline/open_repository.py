@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitops_ds import errors
 from gitops_ds.git import address, worktree
-from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
+from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a work tree is checked without any of it
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RepositoryRef:
     """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local.
 
     `allowed` is what may run on its files.
@@ -32,7 +32,7 @@ class Named:
     where: address.Address | None
     path: str = ""
     directory: Path | None = None
-    allowed: Allowed = PROGRAMS
+    allowed: AllowedRenderers = PROGRAMS
 
     @property
     def display(self) -> str:
@@ -64,26 +64,28 @@ def cache_directory(of: str = "git") -> Path:
     return Path(base) / of
 
 
-def named(text: str | None, path: str = "", may: Allowed | None = None) -> Named:
+def named(text: str | None, path: str = "", may: AllowedRenderers | None = None) -> RepositoryRef:
     """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the current directory.
 
     `may` is what may run on its files; left open, what renders them. Raises UsageError for a directory that isn't there.
     """
     allowed = PROGRAMS if may is None else may
     if text and ("://" in text or (not Path(text).exists() and ":" in text)):
-        return Named(address.parse(text, allow_local=True), path, allowed=allowed)
+        return RepositoryRef(address.parse(text, allow_local=True), path, allowed=allowed)
     directory = Path(text or ".").resolve()
     if not directory.is_dir():
         raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
     root = worktree.find_work_tree(directory)
     bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
     if bare and not (root and worktree.tracks(root, directory)):
-        return Named(address.parse(str(directory), allow_local=True), path, None, allowed)
+        return RepositoryRef(address.parse(str(directory), allow_local=True), path, None, allowed)
     if root is None:
-        return Named(None, path, directory, allowed)
+        return RepositoryRef(None, path, directory, allowed)
     # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
     inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
-    return Named(address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed)
+    return RepositoryRef(
+        address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed
+    )
 
 
 def credentials(where: address.Address) -> Credentials:
@@ -108,7 +110,7 @@ def credentials(where: address.Address) -> Credentials:
 
 
 @asynccontextmanager
-async def opened(repository: Named) -> AsyncIterator[Repository]:
+async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
     """The Git repository behind the name. Raises UsageError for a directory outside Git."""
     if repository.where is None:
         raise errors.UsageError(
@@ -141,14 +143,14 @@ async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Sn
     return await expanded(await repository.snapshot(commit, path), repository.allowed)
 
 
-def standing(repository: Named) -> Snapshot:
+def standing(repository: RepositoryRef) -> Snapshot:
     """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that is elsewhere."""
     if repository.directory is None:
         raise errors.UsageError(f"{repository.display} has no work tree")
     return worktree.snapshot(repository.directory, repository.path)
 
 
-async def snapshot(repository: Named, at: str | None, *, committed: bool = False) -> Snapshot:
+async def snapshot(repository: RepositoryRef, at: str | None, *, committed: bool = False) -> Snapshot:
     """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
     if repository.directory is not None and at is None and not committed:
         return await expanded(standing(repository), repository.allowed)
@@ -156,7 +158,7 @@ async def snapshot(repository: Named, at: str | None, *, committed: bool = False
         return await commit_snapshot(found, at, repository.path)
 
 
-async def base_snapshot(repository: Named, base: str, at: str | None, server: str = "") -> Snapshot:
+async def base_snapshot(repository: RepositoryRef, base: str, at: str | None, server: str = "") -> Snapshot:
     """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request.
 
     `server` is where both lines are read; empty: in the repository itself, which may lack them (a shallow clone of a CI).
@@ -189,7 +191,7 @@ async def commit_named(text: str, directory: str | None) -> str:
         return await found.tip(wanted)
 
 
-async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
+async def expanded(found: Snapshot, allowed: AllowedRenderers) -> Snapshot:
     """The snapshot with its kustomizations and charts, as far as programs may run."""
     from gitops_ds.render import bundle, charts
 
@@ -203,7 +205,7 @@ async def expanded(found: Snapshot, allowed: Allowed) -> Snapshot:
     return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
 
 
-def includes(repository: Named, commit: str) -> Callable[[CommitId], Awaitable[bool]] | None:
+def includes(repository: RepositoryRef, commit: str) -> Callable[[CommitId], Awaitable[bool]] | None:
     """Whether a later commit has `commit` before it; None where no Git is at hand, False for what Git can't tell."""
     if repository.where is None:
         return None

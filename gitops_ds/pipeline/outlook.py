@@ -10,7 +10,7 @@ from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_gr
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.cluster import node_capacity, references
-from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.change_context import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal
@@ -97,7 +97,7 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
     return concerned, bytes(shape)
 
 
-def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, history: bool) -> Mapping[Key, Outlook]:
+def outlooks(sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, *, history: bool) -> Mapping[Key, Outlook]:
     """The outlook of each change that there is something to say of. `history`: revisions are those of the cluster."""
     census = sides.census
     misfits: dict[Key, list[node_capacity.Misfit]] = {}
@@ -117,7 +117,7 @@ def outlooks(sides: Sides, changes: Sequence[Change], played: Rehearsals, *, his
 
 
 def _of_daemonset(
-    change: Change, sides: Sides, misfits: tuple[node_capacity.Misfit, ...], played: Rehearsals, *, history: bool
+    change: Change, sides: ChangeSides, misfits: tuple[node_capacity.Misfit, ...], played: Rehearsals, *, history: bool
 ) -> Outlook:
     base, head = sides.base.get(change.key), sides.head.get(change.key)
     costs = tuple(_costs(change.key, sides)) if sides.census is not None else ()
@@ -134,7 +134,7 @@ def _of_daemonset(
     return Outlook(costs, misfits, configuration, told, broken, _back(change, sides, history=history))
 
 
-def _costs(key: Key, sides: Sides) -> Iterator[Cost]:
+def _costs(key: Key, sides: ChangeSides) -> Iterator[Cost]:
     if any(key in side.unknown for side in (sides.before, sides.after)):
         return
     before, after = (side.eligible.get(key, frozenset()) for side in (sides.before, sides.after))
@@ -168,7 +168,7 @@ def _rolled_by(before: Body, after: Body) -> Iterator[str]:
         yield f"restarts for its configuration: the annotation {', '.join(hashes)} has another value"
 
 
-def _readers(sides: Sides) -> Mapping[tuple[str, str, str], list[Key]]:
+def _readers(sides: ChangeSides) -> Mapping[tuple[str, str, str], list[Key]]:
     """By kind, namespace and name of ConfigMaps and Secrets, the DaemonSets whose pods read them."""
     found: dict[tuple[str, str, str], list[Key]] = {}
     for manifest in sides.after.daemonsets:
@@ -184,7 +184,7 @@ def _read_by(change: Change, readers: Mapping[tuple[str, str, str], list[Key]]) 
             yield f"read by {reader}: no pod restarts for it; mounted files follow in a while, variables with the next restart"
 
 
-def _back(change: Change, sides: Sides, *, history: bool) -> WayBack | None:
+def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | None:
     rollout = change.rollout
     base, head = sides.base[change.key], sides.head[change.key]
     obstacles = tuple(message for _, message in regressions.no_way_back(change.key, base.body, head.body, sides))

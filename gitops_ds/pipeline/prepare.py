@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
@@ -18,7 +18,7 @@ from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
 
 if TYPE_CHECKING:
-    from gitops_ds.checks.engine.change_context import Sides
+    from gitops_ds.checks.engine.change_context import ChangeSides
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Prepared:
 
     bundle: Bundle
     findings: tuple[Finding, ...]
-    fleet: Fleet
+    fleet: ClusterContext
     clean: frozenset[Digest] = frozenset()
 
     @property
@@ -69,7 +69,7 @@ def prepare(
     priorities = {
         key.name: body for key, body in objects.items() if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
     }
-    fleet = Fleet(bundle.manifests, census, bundle.expected, ignored, priorities)
+    fleet = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
     told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):
@@ -80,7 +80,7 @@ def prepare(
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)
 
 
-def compared(sides: Sides, head: Prepared, snapshot: Snapshot) -> Prepared:
+def compared(sides: ChangeSides, head: Prepared, snapshot: Snapshot) -> Prepared:
     """The head with what is to be said about the change as well."""
     found = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
     return replace(head, findings=tuple(sorted(found, key=_order)))

@@ -17,7 +17,7 @@ _RIGHTS = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowList:
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or `apps/DaemonSet`.
 
     `homes` are the namespaces that the service itself lives in, of its pod and of its state (empty: nothing to protect), `itself`
@@ -31,17 +31,17 @@ class Allowed:
     homes: frozenset[str] = frozenset()
 
 
-EVERYTHING = Allowed()
+EVERYTHING = AllowList()
 
 
-def why_not(key: Key, allowed: Allowed) -> Refusal | None:
+def why_not(key: Key, allowed: AllowList) -> Refusal | None:
     """The refusal for an object that is not allowed. A key without a namespace is that of a cluster-scoped object."""
     if reason := _own(key, allowed) or _listed(key, allowed):
         return Refusal(GUARD, f"{key} is not allowed: {reason}", key)
     return None
 
 
-def _own(key: Key, allowed: Allowed) -> str:
+def _own(key: Key, allowed: AllowList) -> str:
     """By what the service lives from: settings, credentials, memory and leases in its namespace; its rights."""
     if key.namespace in allowed.homes and _is_memory(key):
         return "gitops-ds keeps its memory there"
@@ -62,7 +62,7 @@ def _is_own(key: Key, homes: frozenset[str]) -> bool:
     return key.group == _RIGHTS and (key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:")))
 
 
-def _listed(key: Key, allowed: Allowed) -> str:
+def _listed(key: Key, allowed: AllowList) -> str:
     """By the lists of the settings."""
     if allowed.kinds is not None and not {key.kind, f"{key.group or 'core'}/{key.kind}"} & allowed.kinds:
         return f"apply.allow.kinds has no {key.group or 'core'}/{key.kind}"

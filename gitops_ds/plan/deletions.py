@@ -17,7 +17,7 @@ from gitops_ds.plan import (
     prune,
     rollout_impact,
 )
-from gitops_ds.plan.options import Terms
+from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 
 
@@ -39,7 +39,7 @@ def is_container(key: Key) -> bool:
     return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"))
 
 
-def to_list(found: Mapping[Key, Leaving], live: Live, terms: Terms) -> tuple[Key, ...]:
+def to_list(found: Mapping[Key, Leaving], live: Live, terms: PlanContext) -> tuple[Key, ...]:
     """The Namespaces and CustomResourceDefinitions whose contents decide whether they may be deleted."""
     if not terms.guards.prune:
         return ()
@@ -47,7 +47,7 @@ def to_list(found: Mapping[Key, Leaving], live: Live, terms: Terms) -> tuple[Key
     return tuple(key for key in going if not prune.is_ending(live.objects[key]))
 
 
-def of(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, Leaving], list[Refusal]]:
+def of(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Mapping[Key, Leaving], list[Refusal]]:
     """Objects of ours that Git no longer names, and why some of them are out of reach."""
     found: dict[Key, Leaving] = {}
     refused: list[Refusal] = []
@@ -65,7 +65,7 @@ def of(bundle: Bundle, live: Live, terms: Terms) -> tuple[Mapping[Key, Leaving],
     return found, refused
 
 
-def _left_alone(key: Key, body: Body, terms: Terms) -> list[Refusal]:
+def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Refusal]:
     """A word about what we applied once and the inventory does not hold; a copy of ours is nothing to us."""
     if prune.is_ending(body):
         return []
@@ -78,7 +78,7 @@ def _left_alone(key: Key, body: Body, terms: Terms) -> list[Refusal]:
     return [Refusal("not-in-inventory", told, key)]
 
 
-def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: Terms) -> Refusal | None:
+def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> Refusal | None:
     reach = (
         terms.deferred.get(key)
         or allow_list.why_not(key, terms.allowed)
@@ -87,7 +87,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: Terms) -> Refusal
     return reach or quarantined(key, body, bundle)
 
 
-def _leaving(key: Key, body: Body, live: Live, terms: Terms) -> Leaving:
+def _leaving(key: Key, body: Body, live: Live, terms: PlanContext) -> Leaving:
     policy = prune.policy_of(body, terms.guards.policy, live_words=terms.live_words)
     if key.is_daemonset:
         # Pods that are orphaned stay on their nodes. https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
@@ -113,7 +113,7 @@ def _lost(daemonsets: Iterable[Body], live: Live) -> tuple[str, ...]:
     return tuple(sorted({node for one in daemonsets for node in rollout_impact.impact(one, None, nodes, rolls=False).lost}))
 
 
-def in_use(leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, terms: Terms) -> dict[Key, tuple[Key, ...]]:
+def in_use(leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, terms: PlanContext) -> dict[Key, tuple[Key, ...]]:
     """The Namespaces and definitions that hold objects which Git names, here or for another deployer of the service."""
     named = (*bundle.manifests, *terms.neighbours.heirs)
     found = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops_ds.model import names
 from gitops_ds.model.change import FieldChange
-from gitops_ds.model.objects import Body, Member, Path
+from gitops_ds.model.objects import Body, ListMember, Path
 
 # The key that tells the members of a list apart, the first that all members have and that is unique among them.
 MEMBER_KEYS = ("name", "mountPath", "containerPort", "devicePath", "topologyKey", "port", "key", "ip", "uid")
@@ -66,9 +66,9 @@ def _list_differences(old: list[Any], new: list[Any], path: Path) -> Iterator[Fi
         return
     before, after = ({str(item[key]): item for item in items} for items in (old, new))
     for name in sorted(before.keys() | after.keys()):
-        yield from _differences(before.get(name), after.get(name), (*path, Member(name)))
+        yield from _differences(before.get(name), after.get(name), (*path, ListMember(name)))
     if list(before) != list(after) and sorted(before) == sorted(after):
-        yield FieldChange((*path, Member("order")), list(before), list(after))
+        yield FieldChange((*path, ListMember("order")), list(before), list(after))
 
 
 def _member_key(old: list[Any], new: list[Any]) -> str | None:

@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Author, Drift, Drifted, FieldChange
+from gitops_ds.model.change import Author, Drifted, DriftPolicy, FieldChange
 from gitops_ds.model.deployment import DriftContested, DriftDetected, DriftHeld, Left
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.plan import field_managers, rollout_impact
-from gitops_ds.plan.options import Terms
+from gitops_ds.plan.options import PlanContext
 
 SHOWN = 5  # fields in a message
 
 
-def said(manifest: Manifest, live: Body | None, terms: Terms) -> Drift:
+def said(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
     """The choice for an object: its live annotation `gitops-ds.io/drift`, else the manifest's, else its agent's, else the caller's.
 
     The live one first, so that `kubectl annotate` can be said in an emergency, without a commit; unless the settings say that Git
@@ -29,30 +29,30 @@ def said(manifest: Manifest, live: Body | None, terms: Terms) -> Drift:
     """
     for body in ((live or {}) if terms.live_words else {}, manifest.body):
         word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
-        if word in set(Drift):
-            return Drift(word)
+        if word in set(DriftPolicy):
+            return DriftPolicy(word)
     return terms.drift_of_agent.get(manifest.agent, terms.drift)
 
 
-def choice(manifest: Manifest, live: Body | None, terms: Terms) -> Drift:
+def choice(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
     """What is done about drift now: what is held is corrected when its time is over."""
     asked = said(manifest, live, terms)
     left = terms.left.get(manifest.key)
-    over = left is not None and left.choice is Drift.HOLD and terms.now - left.since >= terms.hold_for
-    return Drift.CORRECT if asked is Drift.HOLD and over else asked
+    over = left is not None and left.choice is DriftPolicy.HOLD and terms.now - left.since >= terms.hold_for
+    return DriftPolicy.CORRECT if asked is DriftPolicy.HOLD and over else asked
 
 
-def is_drift(manifest: Manifest, terms: Terms) -> bool:
+def is_drift(manifest: Manifest, terms: PlanContext) -> bool:
     """Whether a difference from this manifest can only have been made in the cluster."""
     return terms.applied.get(manifest.key) == manifest.digest
 
 
-def is_left(manifest: Manifest, live: Body | None, terms: Terms) -> bool:
+def is_left(manifest: Manifest, live: Body | None, terms: PlanContext) -> bool:
     """Whether a difference from this manifest can only have been made in the cluster, and is to be left so."""
-    return is_drift(manifest, terms) and choice(manifest, live, terms) is not Drift.CORRECT
+    return is_drift(manifest, terms) and choice(manifest, live, terms) is not DriftPolicy.CORRECT
 
 
-def found(live: Body, changes: Sequence[FieldChange], known: Sequence[Revision], choice: Drift) -> Drifted:
+def found(live: Body, changes: Sequence[FieldChange], known: Sequence[Revision], choice: DriftPolicy) -> Drifted:
     """The drift of an object that differs in these fields (`old` is live); `known` are its revisions."""
     by = authors(live, changes)
     uid = str((live.get("metadata") or {}).get("uid") or "")
@@ -72,7 +72,7 @@ def is_own(change: FieldChange) -> bool:
     return change.path in (("metadata", "annotations", names.REPOSITORY), ("metadata", "annotations", names.PATH))
 
 
-def gone(choice: Drift) -> Drifted:
+def gone(choice: DriftPolicy) -> Drifted:
     """The drift of an object that somebody deleted."""
     return Drifted((), (), "a delete", choice)
 
@@ -186,7 +186,7 @@ def standing(drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: fl
     found = {}
     for key, one in drifted.items():
         was = before.get(key)
-        if was is not None and was.choice is Drift.HOLD and one.choice is Drift.CORRECT:
+        if was is not None and was.choice is DriftPolicy.HOLD and one.choice is DriftPolicy.CORRECT:
             found[key] = was  # its time is over, and stays over until it is corrected
         else:
             found[key] = Left(one.choice, was.since if was is not None and was.choice is one.choice else now, words(one))
@@ -200,5 +200,5 @@ def news(drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float,
         if was is not None and (was.choice, was.words) == (left.choice, left.words):
             continue
         yield (DriftContested if one.contested else DriftDetected)(now, key, one, left.words)
-        if one.choice is Drift.HOLD:
+        if one.choice is DriftPolicy.HOLD:
             yield DriftHeld(now, key, one, left.words, left.since + hold_for)

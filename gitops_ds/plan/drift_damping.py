@@ -16,7 +16,7 @@ QUIET = 60.0  # seconds; drift that comes back after a longer time, and twice th
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Damping:
     """Corrections of one object in a row: how many, when the last one was, and for how many seconds the next one waits."""
 
     count: int
@@ -24,7 +24,7 @@ class Row:
     wait: float
 
 
-Rows = Mapping[Key, Row]
+Rows = Mapping[Key, Damping]
 
 
 def corrected(rows: Rows, keys: Iterable[Key], now: float, waits: tuple[float, float]) -> Rows:
@@ -34,7 +34,7 @@ def corrected(rows: Rows, keys: Iterable[Key], now: float, waits: tuple[float, f
     for key in keys:
         count = going[key].count + 1 if key in going else 1
         wait = 0.0 if count < AT_ONCE else min(first * 2.0 ** min(count - AT_ONCE, 16), longest)
-        going[key] = Row(count, now, wait)
+        going[key] = Damping(count, now, wait)
     return going
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Author
-from gitops_ds.model.objects import Body, Member, Path
+from gitops_ds.model.objects import Body, ListMember, Path
 from gitops_ds.plan.diff import MEMBER_KEYS
 from gitops_ds.plan.ownership import FILLED_KEYS, Fields
 
@@ -79,4 +79,4 @@ def index_of(items: list[Any], name: str) -> int | None:
 
 def is_order(path: Path) -> bool:
     """Whether a path stands for the order of a list."""
-    return bool(path) and isinstance(path[-1], Member) and path[-1] == "order"
+    return bool(path) and isinstance(path[-1], ListMember) and path[-1] == "order"

@@ -12,7 +12,7 @@ from gitops_ds.model.objects import Key
 from gitops_ds.plan import approval, prune
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan.deletions import Leaving, is_container
-from gitops_ds.plan.options import Terms
+from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 
 SHOWN = 10  # objects in a message; the plan names all
@@ -38,7 +38,7 @@ class Losses:
         return frozenset().union(*(one.lost for one in self.leaving.values()), *self.narrowed.values())
 
 
-def refusals(losses: Losses, live: Live, terms: Terms, hash: str) -> tuple[Refusal, ...]:
+def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Refusal, ...]:
     """Why objects that left Git are kept, and updates are not made; each names what it holds back.
 
     A plan that a person approved by its hash passes every guard but `prune: disabled`, pruning switched off, and objects in use; so
@@ -78,7 +78,7 @@ def _may_move(change: Change) -> bool:
     return change.key.is_daemonset or (change.operation is Operation.DELETE and is_container(change.key))
 
 
-def _too_much(losses: Losses, new: Sequence[Key], live: Live, terms: Terms, advice: str) -> Iterable[Refusal]:
+def _too_much(losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str) -> Iterable[Refusal]:
     """By what is deleted, whatever it means for nodes."""
     guards, held = terms.guards, tuple(new)
     if losses.empty and guards.empty:
@@ -94,7 +94,7 @@ def _too_much(losses: Losses, new: Sequence[Key], live: Live, terms: Terms, advi
         yield Refusal("too-many-deletes", told, held=held)
 
 
-def _nodes_lost(losses: Losses, new: Sequence[Key], live: Live, terms: Terms, advice: str) -> Iterable[Refusal]:
+def _nodes_lost(losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str) -> Iterable[Refusal]:
     """By the nodes that lose an agent, through deletions and updates together."""
     by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(losses.narrowed)
     losing, total = {node for nodes in by.values() for node in nodes}, len(live.nodes or ())

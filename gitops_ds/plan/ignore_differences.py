@@ -23,7 +23,7 @@ from gitops_ds.yaml.path import MISSING
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class IgnoreRule:
     """Which fields of which objects are left alone.
 
     `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be named instead of counted. With
@@ -42,13 +42,13 @@ class Rule:
         return all(fnmatchcase(word, glob) for word, glob in pairs)
 
 
-def over(bundle: Bundle, live: Live, rules: Sequence[Rule]) -> Bundle:
+def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
     """The bundle as it is to be applied; the digests stay Git's."""
     changed = {}
     for key, manifest in bundle.manifests.items():
         there = live.objects.get(key)
         mine = [rule for rule in rules if rule.matches(key)]
-        mine += [Rule(pointers)] if (pointers := _own(manifest)) else []
+        mine += [IgnoreRule(pointers)] if (pointers := _own(manifest)) else []
         if there is not None and mine and (body := applied(manifest.body, there, mine)) is not manifest.body:
             changed[key] = replace(manifest, body=body)
     return replace(bundle, manifests={**bundle.manifests, **changed}) if changed else bundle
@@ -60,7 +60,7 @@ def _own(manifest: Manifest) -> tuple[str, ...]:
     return tuple(str(text).replace(",", " ").split())
 
 
-def applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
+def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
     """A manifest's body as it is to be applied to the live object."""
     named = {(path, rule.managers) for rule in rules for path in _named(body, rule) if not _is_identity(path)}
     result, adopted = body, False
@@ -80,7 +80,7 @@ def applied(body: Body, live: Body, rules: Sequence[Rule]) -> Body:
     return result
 
 
-def _named(body: Body, rule: Rule) -> Iterator[Path]:
+def _named(body: Body, rule: IgnoreRule) -> Iterator[Path]:
     if rule.paths:
         for pointer in rule.paths:
             for path in resolve(body, pointer):

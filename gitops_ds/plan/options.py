@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import Drift, Refusal
+from gitops_ds.model.change import DriftPolicy, Refusal
 from gitops_ds.model.deployment import Left
 from gitops_ds.model.objects import Body, Digest, Key
-from gitops_ds.plan.allow_list import EVERYTHING, Allowed
+from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.tracking_labels import Stamp
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class OtherOwners:
     """The other owners of the same service, where Git and templates in the cluster may name the same object.
 
     `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs` are all that others name: what
@@ -29,12 +29,12 @@ class Neighbours:
     complete: bool = True
 
 
-ALONE = Neighbours()
+ALONE = OtherOwners()
 HOLD_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlanContext:
     """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a plan that a person approved.
 
     `condemned` are the objects whose deletion was approved before, and `left` is the drift that stood then; `now` and `hold_for` in
@@ -48,17 +48,17 @@ class Terms:
     guards: Guards = Guards()
     adopt: bool = False
     force_conflicts: bool = False
-    drift: Drift = Drift.CORRECT
+    drift: DriftPolicy = DriftPolicy.CORRECT
     approved: str = ""
     applied: Mapping[Key, Digest] = field(default_factory=dict)
     condemned: frozenset[Key] = frozenset()
     left: Mapping[Key, Left] = field(default_factory=dict)
     now: float = 0.0
     hold_for: float = HOLD_SECONDS
-    drift_of_agent: Mapping[str, Drift] = field(default_factory=dict)
+    drift_of_agent: Mapping[str, DriftPolicy] = field(default_factory=dict)
     impersonation: Impersonation | None = None
-    allowed: Allowed = EVERYTHING
-    neighbours: Neighbours = ALONE
+    allowed: AllowList = EVERYTHING
+    neighbours: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
     deferred: Mapping[Key, Refusal] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class FieldConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DryRunResult:
     """What the API server said to a dry run: the object as it would be, or which fields are in conflict, or why it is refused."""
 
     body: Body | None = None

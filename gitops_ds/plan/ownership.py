@@ -33,30 +33,30 @@ class Hold(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LiveOwner:
     """Who holds a live object; `name` says it in words when it is foreign."""
 
     hold: Hold
     name: str = ""
 
 
-def holder(live: Body, owner: str) -> Holder:
+def holder(live: Body, owner: str) -> LiveOwner:
     """Ours by the owner label; foreign where Helm, Flux, Argo CD, kapp or another gitops-ds has marked it; else free."""
     metadata = live.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     marked = labels.get(names.OWNER_LABEL)
     if marked is not None:
-        return Holder(Hold.OURS) if marked == owner else Holder(Hold.FOREIGN, f"gitops-ds of {marked}")
+        return LiveOwner(Hold.OURS) if marked == owner else LiveOwner(Hold.FOREIGN, f"gitops-ds of {marked}")
     if release := annotations.get("meta.helm.sh/release-name"):
-        return Holder(Hold.FOREIGN, f"Helm release {release}")
+        return LiveOwner(Hold.FOREIGN, f"Helm release {release}")
     if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
-        return Holder(Hold.FOREIGN, f"Argo CD application {tracking.partition(':')[0]}")
+        return LiveOwner(Hold.FOREIGN, f"Argo CD application {tracking.partition(':')[0]}")
     for tool in ("kustomize", "helm"):
         if name := labels.get(f"{tool}.toolkit.fluxcd.io/name"):
-            return Holder(Hold.FOREIGN, f"Flux {tool} {name}")
+            return LiveOwner(Hold.FOREIGN, f"Flux {tool} {name}")
     if app := labels.get("kapp.k14s.io/app"):
-        return Holder(Hold.FOREIGN, f"kapp app {app}")
-    return Holder(Hold.FREE)
+        return LiveOwner(Hold.FOREIGN, f"kapp app {app}")
+    return LiveOwner(Hold.FREE)
 
 
 def owner_of(live: Body) -> str:
@@ -153,7 +153,7 @@ _SERVER_METADATA = frozenset(
 _UNKNOWN: Any = object()
 
 
-def holds(live: Body, body: Body) -> bool:
+def would_change_nothing(live: Body, body: Body) -> bool:
     """Whether applying `body` would change nothing: we own exactly its fields, and each has the value that it would have.
 
     Errs towards False; then a dry run tells.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, Drift, Drifted, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Plan, Refusal
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
@@ -33,10 +33,10 @@ from gitops_ds.plan import (
 )
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
-from gitops_ds.plan.options import Answer, FieldConflict, Terms
+from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.ownership import Hold
 
-NO_ANSWERS: Mapping[Key, Answer] = {}
+NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Judged:
     drifted: Drifted | None = None
 
 
-def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
+def undecided(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Manifest, ...]:
     """The manifests whose object may be written and is not plainly as it shall be.
 
     What is not there need not be asked, unless somebody else is to make it, who perhaps may not.
@@ -58,17 +58,19 @@ def undecided(bundle: Bundle, live: Live, terms: Terms) -> tuple[Manifest, ...]:
             return terms.impersonation is not None and _hindrance(manifest, bundle, None, terms) is None
         if _is_contested(manifest, terms):
             return False
-        return _hindrance(manifest, bundle, there, terms) is None and not ownership.holds(there, probe(manifest, there, terms))
+        return _hindrance(manifest, bundle, there, terms) is None and not ownership.would_change_nothing(
+            there, probe(manifest, there, terms)
+        )
 
     return tuple(manifest for manifest in bundle.manifests.values() if is_undecided(manifest))
 
 
-def probe(manifest: Manifest, live: Body, terms: Terms) -> Body:
+def probe(manifest: Manifest, live: Body, terms: PlanContext) -> Body:
     """What to send as a dry run: the object with the commit that it already carries, so that only a real change shows."""
     return tracking_labels.stamped(manifest, tracking_labels.as_live(terms.stamp, live))
 
 
-def may_force(manifest: Manifest, live: Body | None, conflicts: tuple[FieldConflict, ...], terms: Terms) -> bool:
+def may_force(manifest: Manifest, live: Body | None, conflicts: tuple[FieldConflict, ...], terms: PlanContext) -> bool:
     """Whether a conflict may be won without asking.
 
     Drift is won where it is to be corrected. What a commit changes, or applies for the first time, wins over people at a terminal
@@ -77,12 +79,17 @@ def may_force(manifest: Manifest, live: Body | None, conflicts: tuple[FieldConfl
     if terms.force_conflicts:
         return True
     if drift.is_drift(manifest, terms):
-        return drift.choice(manifest, live, terms) is Drift.CORRECT
+        return drift.choice(manifest, live, terms) is DriftPolicy.CORRECT
     return all(ownership.is_person(conflict.manager) for conflict in conflicts)
 
 
 def plan(
-    bundle: Bundle, live: Live, terms: Terms, answers: Mapping[Key, Answer] = NO_ANSWERS, *, kept: Collection[Key] | None = None
+    bundle: Bundle,
+    live: Live,
+    terms: PlanContext,
+    answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
+    *,
+    kept: Collection[Key] | None = None,
 ) -> Plan:
     """Every object's change in the order of an apply, and what is refused; the hash names exactly this plan.
 
@@ -127,7 +134,7 @@ class _Deletes:
     weighed: frozenset[Key]
 
 
-def _deletes(bundle: Bundle, live: Live, terms: Terms, narrowed: Mapping[Key, tuple[str, ...]]) -> _Deletes:
+def _deletes(bundle: Bundle, live: Live, terms: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]) -> _Deletes:
     found, refused = deletions.of(bundle, live, terms)
     collected = prune.collectable(found, live)
     content_named = prune.content_named(found, live)
@@ -157,7 +164,7 @@ def _narrows(change: Change, drifted: Mapping[Key, Drifted]) -> bool:
     return change.operation is Operation.UPDATE and bool(change.nodes.lost) and change.key not in drifted
 
 
-def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer | None, *, plainly: bool) -> _Judged:
+def _judge(manifest: Manifest, seen: tuple[Bundle, Live, PlanContext], answer: DryRunResult | None, *, plainly: bool) -> _Judged:
     """One object's change; `plainly`: it is as it shall be, if it is there at all."""
     bundle, live, terms = seen
     key, old = manifest.key, live.objects.get(manifest.key)
@@ -185,16 +192,16 @@ def _judge(manifest: Manifest, seen: tuple[Bundle, Live, Terms], answer: Answer 
     if all(map(drift.is_own, differing)) or not drift.is_drift(manifest, terms):
         return _Judged(_change(Operation.UPDATE, manifest, old, new, live))
     found = drift.found(old, differing, live.revisions.get(key, ()), drift.choice(manifest, old, terms))
-    if found.choice is Drift.CORRECT and _is_contested(manifest, terms):
+    if found.choice is DriftPolicy.CORRECT and _is_contested(manifest, terms):
         found = drift.contested(found)
         return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, found), found)
-    if found.choice is Drift.CORRECT:
+    if found.choice is DriftPolicy.CORRECT:
         return _Judged(_change(Operation.UPDATE, manifest, old, new, live), drifted=found)
     # Its template is no commit's: no revision is said of it.
     return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, found, terms), found)
 
 
-def _judge_missing(manifest: Manifest, live: Live, terms: Terms, answer: Answer | None) -> _Judged:
+def _judge_missing(manifest: Manifest, live: Live, terms: PlanContext, answer: DryRunResult | None) -> _Judged:
     """The change for an object that is not in the cluster."""
     key = manifest.key
     if drift.is_left(manifest, None, terms):
@@ -203,14 +210,14 @@ def _judge_missing(manifest: Manifest, live: Live, terms: Terms, answer: Answer 
     if answer is not None and answer.refused:
         return _Judged(None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key))
     if _is_contested(manifest, terms):
-        gone = drift.contested(drift.gone(Drift.CORRECT))
+        gone = drift.contested(drift.gone(DriftPolicy.CORRECT))
         return _Judged(Change(Operation.KEEP, key, manifest), _contested(key, gone), gone)
     new: Body = defaults.defaulted(tracking_labels.stamped(manifest, tracking_labels.of(manifest, terms.stamp)))
-    deleted = drift.gone(Drift.CORRECT) if drift.is_drift(manifest, terms) else None
+    deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, terms) else None
     return _Judged(_change(Operation.CREATE, manifest, None, new, live), drifted=deleted)
 
 
-def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: Terms) -> Refusal | None:
+def _hindrance(manifest: Manifest, bundle: Bundle, old: Body | None, terms: PlanContext) -> Refusal | None:
     key = manifest.key
     if (
         refusal := terms.deferred.get(key)
@@ -264,7 +271,7 @@ def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
     return Refusal("conflict", f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts", key)
 
 
-def _is_contested(manifest: Manifest, terms: Terms) -> bool:
+def _is_contested(manifest: Manifest, terms: PlanContext) -> bool:
     return manifest.key in terms.contested and drift.is_drift(manifest, terms)
 
 
@@ -273,11 +280,11 @@ def _contested(key: Key, drifted: Drifted) -> Refusal:
     return Refusal("contested", f"{told}. Stop the other writer, or leave the field to it (apply.ignore)", key)
 
 
-def _drifted(key: Key, drifted: Drifted, terms: Terms) -> Refusal:
+def _drifted(key: Key, drifted: Drifted, terms: PlanContext) -> Refusal:
     left = terms.left.get(key)
-    since = terms.now if left is None or left.choice is not Drift.HOLD else left.since
+    since = terms.now if left is None or left.choice is not DriftPolicy.HOLD else left.since
     hours = (since + terms.hold_for - terms.now) / 3600
-    until = f", for {hours:.1f} hours more" if drifted.choice is Drift.HOLD else ""
+    until = f", for {hours:.1f} hours more" if drifted.choice is DriftPolicy.HOLD else ""
     message = f"{key} was {drift.words(drifted)}; it is left so{until}: drift is set to {drifted.choice}"
     return Refusal("drift", message, key)
 
@@ -291,7 +298,7 @@ def _unchanged(old: Body, answer: Body) -> bool:
     return not diff.compare(old, answer) and owners(old) == owners(answer)
 
 
-def _hash(bundle: Bundle, terms: Terms, found: Mapping[Key, Leaving], losses: Losses) -> str:
+def _hash(bundle: Bundle, terms: PlanContext, found: Mapping[Key, Leaving], losses: Losses) -> str:
     """Names what comes of the plan, so that it stays the same while the plan is carried out, and over commits elsewhere."""
     told = [[str(key), manifest.digest] for key, manifest in sorted(bundle.manifests.items())]
     gone = [

@@ -31,7 +31,7 @@ _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
 
 
 @dataclass(frozen=True)
-class Secrets:
+class ReportSecrets:
     """Values that are hidden wherever they come, and places whose value is never told, however short it is."""
 
     values: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Secrets:
 def line_of(finding: Finding) -> str:
     """`FILE:LINE:COLUMN: RULE message`, without the value that it is about where that is a secret."""
     place = f"{finding.place}: " if finding.place else ""
-    return f"{place}{finding.rule} {Secrets().in_message(finding)}"
+    return f"{place}{finding.rule} {ReportSecrets().in_message(finding)}"
 
 
 def quotable(file: bytes) -> bool:
@@ -82,7 +82,7 @@ def _without_value(found: re.Match[str]) -> str:
     return f"{found['key']}{HIDDEN}"
 
 
-def found_in(bodies: Iterable[Body]) -> Secrets:
+def found_in(bodies: Iterable[Body]) -> ReportSecrets:
     """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in variables, arguments and data."""
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
@@ -97,7 +97,7 @@ def found_in(bodies: Iterable[Body]) -> Secrets:
             places.add((key, path))
             if _is_no_word(value):
                 values.update(_lines(value))
-    return Secrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
+    return ReportSecrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
 
 
 def _lines(value: str) -> list[str]:

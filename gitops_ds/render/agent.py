@@ -26,11 +26,11 @@ from gitops_ds.render import (
 from gitops_ds.render.hashed_config_map import Config
 from gitops_ds.render.layout import File, Layout
 from gitops_ds.render.parameter_schema import Definition
-from gitops_ds.render.parsed_objects import Draft
+from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.patches import Patch
-from gitops_ds.render.placeholders import Scope
-from gitops_ds.render.traced_values import Tree
-from gitops_ds.render.values import Layer, Parameters
+from gitops_ds.render.placeholders import PlaceholderScope
+from gitops_ds.render.traced_values import TracedTree
+from gitops_ds.render.values import Parameters, ValuesLayer
 from gitops_ds.render.variants import Variant
 from gitops_ds.yaml import parser
 
@@ -40,7 +40,7 @@ _OUR_FOLDERS = frozenset(["values", "patches", "config"])
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RenderContext:
     """What an agent sees beside its own folder: the cluster, its environment, the repository."""
 
     layout: Layout
@@ -51,7 +51,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Agent:
+class AgentFolder:
     """An agent's own files, parsed."""
 
     name: str
@@ -77,20 +77,20 @@ class Agent:
 class Rendered:
     """What came of an agent; grows while it is rendered."""
 
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[ParsedObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     fitted: set[Pointer] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     config_used: bool = False
 
 
-def read(name: str, found: Layout) -> Agent:
+def read(name: str, found: Layout) -> AgentFolder:
     """The agent of that name."""
     folder = PurePosixPath("agents", name)
     source = found.read(folder / "source.yaml")
     schema = found.read(folder / "params.schema.json")
     own = found.agents[name]
-    return Agent(
+    return AgentFolder(
         name=name,
         paths=own,
         about=found.read(folder / "agent.yaml"),
@@ -101,7 +101,7 @@ def read(name: str, found: Layout) -> Agent:
     )
 
 
-def render(agent: Agent, around: Surroundings) -> Rendered:
+def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     """The agent's objects for the cluster."""
     found, facts = around.layout, around.facts
     result = Rendered()
@@ -129,32 +129,32 @@ def render(agent: Agent, around: Surroundings) -> Rendered:
     return result
 
 
-def scope(agent: Agent, around: Surroundings, variant: Variant | None, result: Rendered) -> Scope:
+def scope(agent: AgentFolder, around: RenderContext, variant: Variant | None, result: Rendered) -> PlaceholderScope:
     """The names that the agent's templates may refer to, for one variant (None: for its companions)."""
     found, facts = around.layout, around.facts
     stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
-        stack.append(Layer(variant.values, Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values"))))
+        stack.append(ValuesLayer(variant.values, Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values"))))
     result.findings += values.unknown(agent.declared, stack, agent.name, found)
     resolved = values.resolve(agent.declared, stack)
     result.findings += parameter_schema.check(agent.declared, resolved, agent.name, found, around.definition)
-    built_in: dict[str, Tree] = {"agent.name": traced_values.Scalar(agent.name, ())}
+    built_in: dict[str, TracedTree] = {"agent.name": traced_values.TracedScalar(agent.name, ())}
     if facts.name:
-        built_in["cluster.name"] = traced_values.Scalar(facts.name, (around.cluster.at(),))
+        built_in["cluster.name"] = traced_values.TracedScalar(facts.name, (around.cluster.at(),))
         labels = around.cluster.section("labels").items()
         built_in |= {f"cluster.labels.{key}": traced_values.trace(label, around.cluster.at("labels", key)) for key, label in labels}
     if facts.environment:
-        built_in["environment.name"] = traced_values.Scalar(facts.environment, (around.cluster.at("environment"),))
+        built_in["environment.name"] = traced_values.TracedScalar(facts.environment, (around.cluster.at("environment"),))
     if variant:
         pointer = variant.below("name")
-        built_in["variant.name"] = traced_values.Scalar(variant.name, (pointer,) if pointer else ())
-    return Scope({**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved))
+        built_in["variant.name"] = traced_values.TracedScalar(variant.name, (pointer,) if pointer else ())
+    return PlaceholderScope({**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved))
 
 
 def _daemonset(
-    agent: Agent,
-    around: Surroundings,
-    draft: Draft,
+    agent: AgentFolder,
+    around: RenderContext,
+    draft: ParsedObject,
     wanted: list[Variant],
     general: list[Patch],
     config: Config | None,
@@ -183,7 +183,7 @@ def _daemonset(
         result.findings += [_no_such(p, around) for p in special if p.at not in result.fitted]
 
 
-def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator[Draft]:
+def _templates(agent: AgentFolder, around: RenderContext, result: Rendered) -> Iterator[ParsedObject]:
     """The objects of the agent's folder, or of the source that its source.yaml names, as they are written."""
     found = around.layout
     folder = PurePosixPath("agents", agent.name)
@@ -208,7 +208,7 @@ def _templates(agent: Agent, around: Surroundings, result: Rendered) -> Iterator
             yield from objects.drafts
 
 
-def _is_missing(agent: Agent, around: Surroundings) -> bool:
+def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
     """Whether what a program should have made of the agent's source is not there; a finding of the snapshot says why."""
     snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
     if agent.source.section("helm"):
@@ -219,7 +219,7 @@ def _is_missing(agent: Agent, around: Surroundings) -> bool:
     return consumed and not any(made.parts[:2] == folder.parts for made in snapshot.expanded)
 
 
-def _of_chart(chart: RenderedChart, agent: Agent, around: Surroundings, result: Rendered) -> Iterator[Draft]:
+def _of_chart(chart: RenderedChart, agent: AgentFolder, around: RenderContext, result: Rendered) -> Iterator[ParsedObject]:
     """The objects that helm made, each value at the place that the chart or its values have it. Nothing runs as a hook here."""
     objects = parsed_objects.read(agent.source.name, chart.data)
     for finding in objects.findings:
@@ -246,19 +246,19 @@ def _is_ours(path: PurePosixPath) -> bool:
     return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
 
 
-def _traced(draft: Draft, own: Scope) -> Tree:
+def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
     """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and nobody could escape it."""
     tree = traced_values.trace(draft.body, draft.base, draft.set_by)
     return tree if draft.literal else own.resolve(tree)
 
 
-def _is_main(draft: Draft, agent: str) -> bool:
+def _is_main(draft: ParsedObject, agent: str) -> bool:
     """Whether the agent's variants are of this object: its DaemonSets, but not those under companions/."""
     is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith("apps/")
     return is_daemonset and not PurePosixPath(draft.base.file).is_relative_to(f"agents/{agent}/companions")
 
 
-def _patches(agent: Agent, around: Surroundings) -> Iterator[Patch]:
+def _patches(agent: AgentFolder, around: RenderContext) -> Iterator[Patch]:
     """patches/ENVIRONMENT.yaml, then patches/CLUSTER.yaml."""
     for name in dict.fromkeys((around.facts.environment, around.facts.name)):
         path = PurePosixPath("agents", agent.name, "patches", f"{name}.yaml")
@@ -266,7 +266,9 @@ def _patches(agent: Agent, around: Surroundings) -> Iterator[Patch]:
             yield from patches.of_documents(str(path), parser.read(str(path), around.layout.files[path]).documents)
 
 
-def _patched(tree: Tree, wanted: list[Patch], known_as: tuple[str, ...], around: Surroundings, result: Rendered) -> Tree:
+def _patched(
+    tree: TracedTree, wanted: list[Patch], known_as: tuple[str, ...], around: RenderContext, result: Rendered
+) -> TracedTree:
     kind = str(traced_values.plain(tree.get("kind")))
     for patch in wanted:
         if patch.fits(kind, *known_as):
@@ -276,11 +278,11 @@ def _patched(tree: Tree, wanted: list[Patch], known_as: tuple[str, ...], around:
     return tree
 
 
-def _resolved(patch: Patch, own: Scope) -> Patch:
+def _resolved(patch: Patch, own: PlaceholderScope) -> Patch:
     return Patch(patch.kind, patch.name, own.resolve(patch.change), patch.at)
 
 
-def _bind(tree: Tree, agent: Agent, own: Scope, around: Surroundings, result: Rendered) -> Tree:
+def _bind(tree: TracedTree, agent: AgentFolder, own: PlaceholderScope, around: RenderContext, result: Rendered) -> TracedTree:
     """The template with the bound parameters that have a value put at their places."""
     for name, binding in agent.bound.items():
         text = binding.get("path") if isinstance(binding, Mapping) else None
@@ -299,18 +301,22 @@ def _bind(tree: Tree, agent: Agent, own: Scope, around: Surroundings, result: Re
     return tree
 
 
-def _set(tree: Tree, path: tuple[str | int, ...], value: Tree, at: Pointer) -> Tree:
+def _set(tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: Pointer) -> TracedTree:
     """The tree with the value at the path; what stood there before is named behind the value's own setters."""
     if not path:
-        old = tree.set_by if isinstance(tree, traced_values.Scalar) else ()
-        return traced_values.Scalar(value.value, (*value.set_by, at, *old)) if isinstance(value, traced_values.Scalar) else value
+        old = tree.set_by if isinstance(tree, traced_values.TracedScalar) else ()
+        return (
+            traced_values.TracedScalar(value.value, (*value.set_by, at, *old))
+            if isinstance(value, traced_values.TracedScalar)
+            else value
+        )
     step, rest = path[0], path[1:]
     if isinstance(tree, dict):
         return {**tree, step: _set(tree.get(step), rest, value, at)}
     return [_set(item, rest, value, at) if index == step else item for index, item in enumerate(tree)]
 
 
-def _settle(own: Scope, agent: Agent, around: Surroundings, result: Rendered) -> None:
+def _settle(own: PlaceholderScope, agent: AgentFolder, around: RenderContext, result: Rendered) -> None:
     """Takes what the scope has seen into the result: which names were used, which have no value."""
     result.used |= own.used
     known = {*own.values, "cluster.name", "environment.name", "variant.name"}
@@ -321,18 +327,18 @@ def _settle(own: Scope, agent: Agent, around: Surroundings, result: Rendered) ->
         result.findings.append(refusal("DS802", message, around.layout.place(undefined.at)))
 
 
-def _draft(agent: Agent, tree: Tree, draft: Draft, variant: str) -> Draft:
+def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: str) -> ParsedObject:
     # Of what a program made also the lists and mappings have places of their own: what is missing in one is told there.
     set_by = {**draft.set_by, **traced_values.origins(tree, draft.base)}
-    return Draft(traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
+    return ParsedObject(traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
 
 
-def _name(tree: Tree) -> str:
+def _name(tree: TracedTree) -> str:
     metadata = tree.get("metadata")
     return str(traced_values.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
 
 
-def _file_findings(agent: Agent, around: Surroundings) -> Iterator[Finding]:
+def _file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
     """Files of ours that can't be read, and values or patches for something that the repository does not name."""
     found = around.layout
     for path in agent.paths:
@@ -346,7 +352,7 @@ def _file_findings(agent: Agent, around: Surroundings) -> Iterator[Finding]:
 
 
 def _unused(
-    agent: Agent, around: Surroundings, wanted: list[Variant], general: list[Patch], config: Config | None, result: Rendered
+    agent: AgentFolder, around: RenderContext, wanted: list[Variant], general: list[Patch], config: Config | None, result: Rendered
 ) -> Iterator[Finding]:
     """Patches for nothing; parameters and config files that nothing reads."""
     found = around.layout
@@ -360,7 +366,7 @@ def _unused(
             yield _told("DS804", message, found.place(Pointer(config.file, 0, ())))
 
 
-def _no_such(patch: Patch, around: Surroundings) -> Finding:
+def _no_such(patch: Patch, around: RenderContext) -> Finding:
     what = f"{patch.kind} {patch.name}".rstrip()
     return refusal("DS803", f"this patch is for a {what}, which the agent has not", around.layout.place(patch.at))
 

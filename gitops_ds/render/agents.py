@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
 from gitops_ds.render import expected_nodes, layout
-from gitops_ds.render.agent import Agent, Rendered, Surroundings
-from gitops_ds.render.parsed_objects import Draft
-from gitops_ds.render.selector_coverage import Terms
+from gitops_ds.render.agent import AgentFolder, RenderContext, Rendered
+from gitops_ds.render.parsed_objects import ParsedObject
+from gitops_ds.render.selector_coverage import SelectorTerms
 
 if TYPE_CHECKING:
-    from gitops_ds.model.change import Drift
+    from gitops_ds.model.change import DriftPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +24,22 @@ class All:
 
     `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
 
-    drafts: tuple[Draft, ...]
+    drafts: tuple[ParsedObject, ...]
     findings: tuple[Finding, ...]
     held: Mapping[str, str]
-    drift: Mapping[str, Drift]
-    expected: Mapping[str, tuple[Terms, Terms]]
+    drift: Mapping[str, DriftPolicy]
+    expected: Mapping[str, tuple[SelectorTerms, SelectorTerms]]
 
 
-def render(around: Surroundings) -> All:
+def render(around: RenderContext) -> All:
     """Every agent of the cluster, in the order of their names."""
     found = around.layout
     here = chosen(around)
     agents = {name: one.read(name, found) for name in here}
     findings = list(_dependencies({name: one.read(name, found) for name in found.agents}, around))
-    drafts: list[Draft] = []
+    drafts: list[ParsedObject] = []
     used: dict[str, Rendered] = {}
-    expected: dict[str, tuple[Terms, Terms]] = {}
+    expected: dict[str, tuple[SelectorTerms, SelectorTerms]] = {}
     for name, agent in agents.items():
         result = used[name] = one.render(agent, around)
         drafts += result.drafts
@@ -51,16 +51,16 @@ def render(around: Surroundings) -> All:
     return All(tuple(drafts), tuple(findings), held, _drift(agents), expected)
 
 
-def _drift(agents: Mapping[str, Agent]) -> dict[str, Drift]:
+def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
     said = {name: word for name, agent in agents.items() if isinstance(word := agent.about.value.get("drift"), str)}
     if not said:
         return {}
-    from gitops_ds.model.change import Drift
+    from gitops_ds.model.change import DriftPolicy
 
-    return {name: Drift(word) for name, word in said.items() if word in set(Drift)}
+    return {name: DriftPolicy(word) for name, word in said.items() if word in set(DriftPolicy)}
 
 
-def chosen(around: Surroundings) -> tuple[str, ...]:
+def chosen(around: RenderContext) -> tuple[str, ...]:
     """The agents that the cluster file names; all of them where it names none."""
     wanted = around.cluster.value.get("agents")
     if not isinstance(wanted, Mapping):
@@ -68,14 +68,14 @@ def chosen(around: Surroundings) -> tuple[str, ...]:
     return tuple(name for name in around.layout.agents if name in wanted)
 
 
-def _held_by(agent: Agent, around: Surroundings) -> str:
+def _held_by(agent: AgentFolder, around: RenderContext) -> str:
     """The file that holds an agent, the one of the cluster first; empty for one that none holds."""
     said = [(file, file.section("agents", agent.name)) for file in (around.cluster, around.environment)]
     said.append((agent.about, agent.about.value))
     return next((file.name for file, value in said if value.get("hold") is True), "")
 
 
-def _dependencies(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:
+def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
     """Agents that wait for one that is not there, or in a circle for themselves."""
     for name, agent in agents.items():
         for index, other in enumerate(agent.depends_on):
@@ -87,7 +87,7 @@ def _dependencies(agents: Mapping[str, Agent], around: Surroundings) -> Iterator
                 yield refusal("DS803", f"agents wait for each other in a circle: {' -> '.join((name, *circle))}", place)
 
 
-def _way(agents: Mapping[str, Agent], start: str, end: str, seen: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def _way(agents: Mapping[str, AgentFolder], start: str, end: str, seen: tuple[str, ...] = ()) -> tuple[str, ...] | None:
     """The agents from start to end along their dependencies."""
     if start == end:
         return (*seen, start)
@@ -97,7 +97,7 @@ def _way(agents: Mapping[str, Agent], start: str, end: str, seen: tuple[str, ...
     return next((way for way in ways if way is not None), None)
 
 
-def _unused_values(agents: Mapping[str, Agent], around: Surroundings) -> Iterator[Finding]:
+def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
     """Values for every agent that no agent of this cluster has a parameter for."""
     known = {name for agent in agents.values() for name in agent.declared.names}
     for file in (around.environment, around.cluster):

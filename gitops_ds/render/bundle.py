@@ -20,15 +20,15 @@ from gitops_ds.render import (
     parsed_objects,
     schema_refs,
 )
-from gitops_ds.render.agent import Surroundings
+from gitops_ds.render.agent import RenderContext
 from gitops_ds.render.defaults import Default
 from gitops_ds.render.layout import SETTINGS, File, Layout
-from gitops_ds.render.parsed_objects import Draft, Objects
+from gitops_ds.render.parsed_objects import Objects, ParsedObject
 
 
 @dataclass(slots=True)
 class _Gathered:
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[ParsedObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
@@ -124,9 +124,9 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
     )
 
 
-def surroundings(found: Layout, facts: ClusterFacts) -> Surroundings:
+def surroundings(found: Layout, facts: ClusterFacts) -> RenderContext:
     """What the agents of a cluster see beside their own folder."""
-    return Surroundings(
+    return RenderContext(
         layout=found,
         facts=facts,
         cluster=found.clusters.get(facts.name, File("")),

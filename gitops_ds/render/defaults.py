@@ -12,7 +12,7 @@ from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
-from gitops_ds.render.parsed_objects import Draft, PlaceOf
+from gitops_ds.render.parsed_objects import ParsedObject, PlaceOf
 
 # The order of keys themselves, without asking them in pairs.
 _PARTS = attrgetter("group", "kind", "namespace", "name")
@@ -35,7 +35,7 @@ class Defaults:
     classes: Mapping[str, Default] = field(default_factory=dict)
 
 
-def finish(drafts: Iterable[Draft], defaults: Defaults, place: PlaceOf) -> tuple[dict[Key, Manifest], list[Finding]]:
+def finish(drafts: Iterable[ParsedObject], defaults: Defaults, place: PlaceOf) -> tuple[dict[Key, Manifest], list[Finding]]:
     """The manifests by key, sorted, and what is wrong with some drafts; of two that name one object the first stays."""
     drafts = list(drafts)
     defined = _defined_here(drafts)
@@ -59,7 +59,7 @@ def finish(drafts: Iterable[Draft], defaults: Defaults, place: PlaceOf) -> tuple
 
 
 def _manifest(
-    draft: Draft, defaults: Defaults, defined: Mapping[tuple[str, str], bool], place: PlaceOf
+    draft: ParsedObject, defaults: Defaults, defined: Mapping[tuple[str, str], bool], place: PlaceOf
 ) -> tuple[Manifest | None, Finding | None]:
     body: dict[str, Any] = draft.body
     metadata = body.get("metadata") or {}
@@ -104,7 +104,7 @@ def _manifest(
     return manifest, finding
 
 
-def _defined_here(drafts: Iterable[Draft]) -> dict[tuple[str, str], bool]:
+def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]:
     """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have a namespace."""
     found = {}
     for draft in drafts:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.render import selector_coverage, variants
-from gitops_ds.render.agent import Agent, Surroundings
-from gitops_ds.render.parsed_objects import Draft
-from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
+from gitops_ds.render.agent import AgentFolder, RenderContext
+from gitops_ds.render.parsed_objects import ParsedObject
+from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 
-_LINUX: Terms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
+_LINUX: SelectorTerms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
 
 
-def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterator[Finding]:
+def check(agent: AgentFolder, around: RenderContext, drafts: Sequence[ParsedObject]) -> Iterator[Finding]:
     """A finding with a node's labels for each pair of variants that share a node, and for an expected node without any.
 
     Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes that are said to get none.
@@ -23,7 +23,7 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
     wanted, _ = variants.read(agent.variants, found, around.facts)
     if all(variant.absent or variant.at is None for variant in wanted):
         return
-    ignored: Terms = (around.facts.ignore,) if around.facts.ignore else ()
+    ignored: SelectorTerms = (around.facts.ignore,) if around.facts.ignore else ()
     places = {variant.name: found.place(variant.at) for variant in wanted if variant.at}
     never = {variant.name: variant.terms for variant in wanted if variant.never}
     universe, findings = _universe(agent, around)
@@ -42,7 +42,7 @@ def check(agent: Agent, around: Surroundings, drafts: Sequence[Draft]) -> Iterat
             yield refusal("DS603", message, place)
 
 
-def counted(agent: Agent, around: Surroundings) -> tuple[Terms, Terms] | None:
+def counted(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms, SelectorTerms] | None:
     """The nodes that `expect` counts on, and those that a variant says get no pod; None where nothing is expected here."""
     universe = _universe(agent, around)[0] if agent.variants.value else ()
     if not universe:
@@ -51,7 +51,7 @@ def counted(agent: Agent, around: Surroundings) -> tuple[Terms, Terms] | None:
     return universe, tuple(term for variant in wanted if variant.never for term in variant.terms)
 
 
-def _universe(agent: Agent, around: Surroundings) -> tuple[Terms, list[Finding]]:
+def _universe(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms, list[Finding]]:
     """The nodes that `expect` counts on; none where it says nothing."""
     wanted = agent.variants.section("expect").get("coverage")
     match wanted:

@@ -21,7 +21,7 @@ from gitops_ds.render import (
     variants,
 )
 from gitops_ds.render.layout import Layout
-from gitops_ds.render.traced_values import Tree
+from gitops_ds.render.traced_values import TracedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
     return next((m for m in candidates if m.variant in ("", variants.DEFAULT)), candidates[0])
 
 
-def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> Tree | None:
+def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> TracedTree | None:
     around = bundles.surroundings(found, rendered.cluster)
     agent = one.read(manifest.agent, found)
     if name not in agent.declared.names:
@@ -98,7 +98,7 @@ def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -
     return one.scope(agent, around, variant, one.Rendered()).values.get(name)
 
 
-def _as_tree(manifest: Manifest) -> Tree:
+def _as_tree(manifest: Manifest) -> TracedTree:
     """The body as a tree again: what has no pointers of its own stands at its path under the base."""
     origin = manifest.origin
 
@@ -109,6 +109,6 @@ def _as_tree(manifest: Manifest) -> Tree:
     return traced_values.tree(manifest.body, setters)
 
 
-def _told(tree: Tree, found: Layout, manifest: Manifest) -> Explanation:
+def _told(tree: TracedTree, found: Layout, manifest: Manifest) -> Explanation:
     settings = [Setting(found.place(pointer), path) for path, scalar in traced_values.scalars(tree) for pointer in scalar.set_by]
     return Explanation(traced_values.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant)

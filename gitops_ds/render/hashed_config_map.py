@@ -16,8 +16,8 @@ from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.render.parsed_objects import Draft
-from gitops_ds.render.traced_values import Scalar, Tree
+from gitops_ds.render.parsed_objects import ParsedObject
+from gitops_ds.render.traced_values import TracedScalar, TracedTree
 
 # https://kubernetes.io/docs/concepts/configuration/configmap/: letters of a key, and 1 MiB for all of it.
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -33,7 +33,7 @@ class Config:
     content: Mapping[str, Any]
     file: str
 
-    def draft(self, namespace: str) -> Draft:
+    def draft(self, namespace: str) -> ParsedObject:
         """The ConfigMap in a namespace (empty: the default one)."""
         metadata = {"name": self.name} | ({"namespace": namespace} if namespace else {})
         body = {
@@ -50,7 +50,7 @@ class Config:
             for section in ("data", "binaryData")
             for key in self.content.get(section, ())
         }
-        return Draft(body, pointer, files, self.agent)
+        return ParsedObject(body, pointer, files, self.agent)
 
 
 def of_folder(agent: str, files: Mapping[PurePosixPath, bytes]) -> tuple[Config | None, list[Finding]]:
@@ -78,7 +78,7 @@ def of_folder(agent: str, files: Mapping[PurePosixPath, bytes]) -> tuple[Config 
     return Config(agent, f"{agent}-{content_hash.digest(held)[:10]}", held, str(min(files))), findings
 
 
-def point_to(daemonset: Tree, config: Config) -> tuple[Tree, bool]:
+def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
     """The traced DaemonSet with every reference to the ConfigMap `<agent>` naming the content, and whether there was one."""
     spec = daemonset
     for step in ("spec", "template", "spec"):
@@ -89,19 +89,19 @@ def point_to(daemonset: Tree, config: Config) -> tuple[Tree, bool]:
     ids = {id(holder) for holder in found}
     at = Pointer(config.file, 0, ())
 
-    def walk(tree: Tree) -> Tree:
+    def walk(tree: TracedTree) -> TracedTree:
         if isinstance(tree, dict):
             copy = {key: walk(value) for key, value in tree.items()}
             if id(tree) in ids:
                 old = tree["name"]
-                copy["name"] = Scalar(config.name, (at, *(old.set_by if isinstance(old, Scalar) else ())))
+                copy["name"] = TracedScalar(config.name, (at, *(old.set_by if isinstance(old, TracedScalar) else ())))
             return copy
         return [walk(value) for value in tree] if isinstance(tree, list) else tree
 
     return walk(daemonset), True
 
 
-def _references(pod_spec: Tree) -> list[dict[str, Any]]:
+def _references(pod_spec: TracedTree) -> list[dict[str, Any]]:
     """The mappings of a pod's spec that name a ConfigMap under `name`."""
     found = []
     for volume in _entries(pod_spec, "volumes"):
@@ -116,6 +116,6 @@ def _references(pod_spec: Tree) -> list[dict[str, Any]]:
     return [holder for holder in found if isinstance(holder, dict)]
 
 
-def _entries(tree: Tree, key: str) -> Sequence[dict[str, Any]]:
+def _entries(tree: TracedTree, key: str) -> Sequence[dict[str, Any]]:
     entries = tree.get(key) if isinstance(tree, dict) else None
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -46,7 +46,7 @@ _REMOTE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPath:
     """A text that names something, and the way to it in the file."""
 
     text: str
@@ -58,7 +58,7 @@ class Kustomization:
     """A parsed kustomization file: what it names. A `component` is a part of others, never built by itself."""
 
     file: PurePosixPath
-    names: tuple[Named, ...] = ()
+    names: tuple[NamedPath, ...] = ()
     component: bool = False
     findings: tuple[Finding, ...] = ()
 
@@ -102,7 +102,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
     return Kustomization(file, tuple(_named(value)), value.get("kind") == "Component", helm)
 
 
-def _named(value: Mapping[str, Any]) -> Iterator[Named]:
+def _named(value: Mapping[str, Any]) -> Iterator[NamedPath]:
     for key, entry in value.items():
         # Go's JSON, by which kustomize reads, takes a field's name in any case.
         name = key.lower()
@@ -111,7 +111,7 @@ def _named(value: Mapping[str, Any]) -> Iterator[Named]:
         for index, item in enumerate(entry if isinstance(entry, list) else ()):
             at: Path = (key, index)
             if name in _LISTS and isinstance(item, str):
-                yield Named(item, at)
+                yield NamedPath(item, at)
             elif name in _WITH_PATH and isinstance(item, dict):
                 yield from _text(item, at, "path")
             elif name in _GENERATORS and isinstance(item, dict):
@@ -119,19 +119,19 @@ def _named(value: Mapping[str, Any]) -> Iterator[Named]:
                 yield from _sources(item, at)
 
 
-def _text(value: Mapping[str, Any], at: Path, wanted: str) -> Iterator[Named]:
+def _text(value: Mapping[str, Any], at: Path, wanted: str) -> Iterator[NamedPath]:
     for key, text in value.items():
         if key.lower() == wanted and isinstance(text, str):
-            yield Named(text, (*at, key))
+            yield NamedPath(text, (*at, key))
 
 
-def _sources(value: Mapping[str, Any], at: Path) -> Iterator[Named]:
+def _sources(value: Mapping[str, Any], at: Path) -> Iterator[NamedPath]:
     """The files of a generator: `path`, or `key=path`."""
     for key, entries in value.items():
         if key.lower() in {"files", "envs"} and isinstance(entries, list):
             for index, text in enumerate(entries):
                 if isinstance(text, str):
-                    yield Named(text.partition("=")[2] or text, (*at, key, index))
+                    yield NamedPath(text.partition("=")[2] or text, (*at, key, index))
 
 
 def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]:
@@ -154,7 +154,7 @@ def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]
 
 
 def _fetching(
-    here: Kustomization, named: Named, target: PurePosixPath | None, files: Mapping[PurePosixPath, bytes], *, strict: bool
+    here: Kustomization, named: NamedPath, target: PurePosixPath | None, files: Mapping[PurePosixPath, bytes], *, strict: bool
 ) -> Iterator[Finding]:
     """A refusal for each URL in the configuration of a plugin, in a file or written in place."""
     inline = "\n" in named.text
@@ -241,5 +241,5 @@ def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
     return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
 
 
-def _refused(rule: str, message: str, here: Kustomization, named: Named, files: Mapping[PurePosixPath, bytes]) -> Finding:
+def _refused(rule: str, message: str, here: Kustomization, named: NamedPath, files: Mapping[PurePosixPath, bytes]) -> Finding:
     return refusal(rule, message, parser.place(str(here.file), files[here.file], 0, named.path))

@@ -11,7 +11,7 @@ from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import show_path
 from gitops_ds.render import traced_values, values
 from gitops_ds.render.layout import Layout
-from gitops_ds.render.traced_values import Tree
+from gitops_ds.render.traced_values import TracedTree
 from gitops_ds.render.values import Parameters
 
 # A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one.
@@ -24,7 +24,7 @@ _RULES = {"type": "DS004", "enum": "DS006", "const": "DS006", "required": "DS005
 
 
 def check(
-    declared: Parameters, resolved: Mapping[str, Tree], agent: str, found: Layout, definition: Definition
+    declared: Parameters, resolved: Mapping[str, TracedTree], agent: str, found: Layout, definition: Definition
 ) -> Iterator[Finding]:
     """What the schema has against the values, at the line of the layer that set them."""
     if not declared.schema.value:
@@ -53,7 +53,7 @@ def check(
             )
 
 
-def missing(declared: Parameters, resolved: Mapping[str, Tree]) -> frozenset[str]:
+def missing(declared: Parameters, resolved: Mapping[str, TracedTree]) -> frozenset[str]:
     """Required parameters without a value; `check` tells of them."""
     required = declared.schema.value.get("required")
     return frozenset(

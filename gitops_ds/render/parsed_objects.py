@@ -13,7 +13,7 @@ import orjson
 
 from gitops_ds.model import content_hash, progress
 from gitops_ds.model.bundle import Pointer
-from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.chart import Places
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.objects import Digest, Path
@@ -26,7 +26,7 @@ PlaceOf = Callable[[Pointer], Place]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ParsedObject:
     """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is a text like any other.
 
     `digest` is that of the body, where it is known already.
@@ -49,12 +49,12 @@ class Objects:
     `remembered`: an earlier run read it.
     """
 
-    drafts: tuple[Draft, ...] = ()
+    drafts: tuple[ParsedObject, ...] = ()
     findings: tuple[Finding, ...] = ()
     remembered: bool = False
 
 
-def read(file: str, data: bytes, known: Known = NOTHING) -> Objects:
+def read(file: str, data: bytes, known: CachedResults = NOTHING) -> Objects:
     """The objects of one file.
 
     A file in which some documents are objects and others are not is a finding for each of the others: kubectl would stop there.
@@ -67,7 +67,7 @@ def read(file: str, data: bytes, known: Known = NOTHING) -> Objects:
 def _read(file: str, data: bytes) -> Objects:
     progress.at(file)
     parsed = parser.read(file, data)
-    drafts: list[Draft] = []
+    drafts: list[ParsedObject] = []
     odd: list[Document] = []
     findings = list(parsed.findings)
     for document in parsed.documents:
@@ -77,7 +77,7 @@ def _read(file: str, data: bytes) -> Objects:
             findings.append(_sops(parser.place(file, data, document.index, ("sops",), key=True)))
         elif is_object(document.value):
             for one in _opened(document.value, Pointer(file, document.index, ())):
-                if isinstance(one, Draft):
+                if isinstance(one, ParsedObject):
                     drafts.append(one)
                 else:
                     message = "this entry of the list is no object; it needs apiVersion and kind"
@@ -100,7 +100,7 @@ def is_news(objects: Objects) -> bool:
 
 
 def remember(objects: Objects) -> bytes | None:
-    """What `Known.files` holds of a file, in a line; None where JSON doesn't give its values back as they were."""
+    """What `CachedResults.files` holds of a file, in a line; None where JSON doesn't give its values back as they were."""
     try:
         told = [[one.base.document, list(one.base.path), content_hash.digest(one.body), one.body] for one in objects.drafts]
         written = orjson.dumps(told)
@@ -111,7 +111,7 @@ def remember(objects: Objects) -> bytes | None:
 
 def _remembered(file: str, written: bytes) -> Objects:
     told: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
-    found = (Draft(body, Pointer(file, document, tuple(path)), digest=digest) for document, path, digest, body in told)
+    found = (ParsedObject(body, Pointer(file, document, tuple(path)), digest=digest) for document, path, digest, body in told)
     return Objects(tuple(found), remembered=True)
 
 
@@ -138,14 +138,14 @@ def is_sops(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("sops"), Mapping) and "mac" in value["sops"]
 
 
-def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[Draft | Pointer]:
+def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | Pointer]:
     """The object itself, or the entries of a list, which may leave out what the list's kind says (kubectl's typed lists).
 
     An entry that is no object comes as its pointer.
     """
     items = value.get("items")
     if not (value["kind"].endswith("List") and isinstance(items, list)):
-        yield Draft(value, pointer)
+        yield ParsedObject(value, pointer)
         return
     kind = value["kind"].removesuffix("List")
     said = {"apiVersion": value["apiVersion"], "kind": kind} if kind else {}

@@ -12,7 +12,7 @@ from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.render import traced_values
 from gitops_ds.render.parsed_objects import PlaceOf
-from gitops_ds.render.traced_values import Tree
+from gitops_ds.render.traced_values import TracedTree
 from gitops_ds.yaml.parser import Document
 
 # What only names the object that a merge document is for.
@@ -29,7 +29,7 @@ class Patch:
 
     kind: str
     name: str
-    change: Tree
+    change: TracedTree
     at: Pointer
 
     def fits(self, kind: str, *names: str) -> bool:
@@ -70,7 +70,7 @@ def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
         yield Patch(str(entry["kind"]), str(name or ""), traced_values.trace(_without_identity(entry), at), at)
 
 
-def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | None]:
+def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, Finding | None]:
     """The traced object after the patch; as it was, with a finding, where the patch can't be done."""
     if isinstance(patch.change, dict):
         patched = strategic_merge.apply(tree, patch.change, patch.kind)
@@ -86,7 +86,7 @@ def apply(tree: Tree, patch: Patch, place: PlaceOf) -> tuple[Tree, Finding | Non
         return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
 
 
-def _is_same_kind(patched: Tree, tree: Tree) -> bool:
+def _is_same_kind(patched: TracedTree, tree: TracedTree) -> bool:
     return isinstance(patched, dict) and all(patched.get(key) == tree[key] for key in _IDENTITY)
 
 

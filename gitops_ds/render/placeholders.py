@@ -15,7 +15,7 @@ import orjson
 
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.render import traced_values
-from gitops_ds.render.traced_values import Scalar, Tree
+from gitops_ds.render.traced_values import TracedScalar, TracedTree
 
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
@@ -29,28 +29,28 @@ class Undefined:
 
 
 @dataclass(slots=True)
-class Scope:
+class PlaceholderScope:
     """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while references are resolved.
 
     `silent` names have no value either, but somebody has been told already.
     """
 
-    values: Mapping[str, Tree]
+    values: Mapping[str, TracedTree]
     silent: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set)
     undefined: list[Undefined] = field(default_factory=list)
 
-    def resolve(self, tree: Tree) -> Tree:
+    def resolve(self, tree: TracedTree) -> TracedTree:
         """The tree with every reference replaced; what is undefined stays as it was written."""
         if isinstance(tree, dict):
             return {key: self.resolve(item) for key, item in tree.items()}
         if isinstance(tree, list):
             return [self.resolve(item) for item in tree]
-        if isinstance(tree, Scalar) and isinstance(tree.value, str) and "${" in tree.value:
+        if isinstance(tree, TracedScalar) and isinstance(tree.value, str) and "${" in tree.value:
             return self._scalar(tree, tree.value)
         return tree
 
-    def _scalar(self, scalar: Scalar, text: str) -> Tree:
+    def _scalar(self, scalar: TracedScalar, text: str) -> TracedTree:
         whole = _REFERENCE.fullmatch(text)
         if whole and not whole[1]:
             return _placed(self._value(whole[2], scalar), scalar.set_by)
@@ -65,9 +65,9 @@ class Scope:
             pointers.extend(pointer for _, part in traced_values.scalars(value) for pointer in part.set_by)
             return _as_text(traced_values.plain(value))
 
-        return Scalar(_REFERENCE.sub(replacement, text), (*dict.fromkeys(pointers), *scalar.set_by))
+        return TracedScalar(_REFERENCE.sub(replacement, text), (*dict.fromkeys(pointers), *scalar.set_by))
 
-    def _value(self, name: str, scalar: Scalar) -> Tree:
+    def _value(self, name: str, scalar: TracedScalar) -> TracedTree:
         if name in self.values:
             self.used.add(name)
             return self.values[name]
@@ -89,14 +89,14 @@ def names(value: Any) -> Iterator[str]:
         yield from (match[2] for match in _REFERENCE.finditer(value) if not match[1])
 
 
-def _placed(value: Tree, template: tuple[Pointer, ...]) -> Tree:
+def _placed(value: TracedTree, template: tuple[Pointer, ...]) -> TracedTree:
     """The value with the template's place behind who set it."""
     if isinstance(value, dict):
         return {key: _placed(item, template) for key, item in value.items()}
     if isinstance(value, list):
         return [_placed(item, template) for item in value]
-    if isinstance(value, Scalar):
-        return value if value.set_by == template else Scalar(value.value, (*value.set_by, *template))
+    if isinstance(value, TracedScalar):
+        return value if value.set_by == template else TracedScalar(value.value, (*value.set_by, *template))
     return value
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from gitops_ds.model.bundle import Requirement
 
 # ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one number as their value.
-Terms = tuple[tuple[Requirement, ...], ...]
-EVERYWHERE: Terms = ((),)
+SelectorTerms = tuple[tuple[Requirement, ...], ...]
+EVERYWHERE: SelectorTerms = ((),)
 # A node's name in `matchFields` behaves like a label that every node has.
 _FIELD = "metadata.name"
 
@@ -50,14 +50,14 @@ class Overlap:
     node: Witness
 
 
-def terms_of_daemonset(body: Mapping[str, Any]) -> Terms:
+def terms_of_daemonset(body: Mapping[str, Any]) -> SelectorTerms:
     """The nodes that a DaemonSet asks for."""
     for step in ("spec", "template", "spec"):
         body = _mapping(body.get(step))
     return terms_of(body)
 
 
-def terms_of(pod_spec: Mapping[str, Any]) -> Terms:
+def terms_of(pod_spec: Mapping[str, Any]) -> SelectorTerms:
     """The nodes that a pod template asks for: nodeSelector AND required node affinity.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an empty term takes no node.
@@ -71,12 +71,12 @@ def terms_of(pod_spec: Mapping[str, Any]) -> Terms:
     return tuple((*base, *term) for entry in _list(required.get("nodeSelectorTerms")) if (term := _term(_mapping(entry))))
 
 
-def matches(terms: Terms, labels: Mapping[str, str]) -> bool:
+def matches(terms: SelectorTerms, labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels is one of them."""
     return any(all(_holds(requirement, labels.get(requirement.key)) for requirement in term) for term in terms)
 
 
-def find_gap(wanted: Terms, parts: Iterable[Terms], ignored: Terms = ()) -> Witness | None:
+def find_gap(wanted: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()) -> Witness | None:
     """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is none."""
     parts = list(parts)
     atoms = _Atoms((wanted, ignored, *parts))
@@ -87,7 +87,7 @@ def find_gap(wanted: Terms, parts: Iterable[Terms], ignored: Terms = ()) -> Witn
     return None
 
 
-def find_overlaps(parts: Mapping[str, Terms], ignored: Terms = ()) -> Iterator[Overlap]:
+def find_overlaps(parts: Mapping[str, SelectorTerms], ignored: SelectorTerms = ()) -> Iterator[Overlap]:
     """For each two parts that share a node which is not ignored, such a node."""
     atoms = _Atoms((ignored, *parts.values()))
     others = atoms.boxes(ignored)
@@ -146,7 +146,7 @@ def _number(text: str) -> int | None:
 class _Atoms:
     """What can be told apart of each key that some terms mention: absence first, then values; an atom is a bit."""
 
-    def __init__(self, all_terms: Iterable[Terms]) -> None:
+    def __init__(self, all_terms: Iterable[SelectorTerms]) -> None:
         mentioned: dict[str, set[str]] = {}
         for requirement in (r for terms in all_terms for term in terms for r in term):
             values = mentioned.setdefault(requirement.key, set())
@@ -160,7 +160,7 @@ class _Atoms:
             absent: list[str | None] = [] if key == _FIELD else [None]
             self.values[key] = [*absent, *sorted(values), _fresh(values)]
 
-    def boxes(self, terms: Terms) -> list[_Box]:
+    def boxes(self, terms: SelectorTerms) -> list[_Box]:
         """The terms as boxes, without those that hold no node."""
         return [box for term in terms if (box := self._box(term)) is not None]
 

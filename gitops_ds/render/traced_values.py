@@ -1,6 +1,6 @@
 """Values that know who set them: trees of dicts and lists whose scalars carry their pointers.
 
-A `Scalar` equals its plain value, so that patches and comparisons work on traced trees as on plain ones. None, `{}` and `[]`
+A `TracedScalar` equals its plain value, so that patches and comparisons work on traced trees as on plain ones. None, `{}` and `[]`
 stay plain: patches need to see them as they are.
 """
 
@@ -14,11 +14,11 @@ from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.objects import Path
 
 # dict[str, Tree] | list[Tree] | Scalar | None
-Tree = Any
+TracedTree = Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scalar:
+class TracedScalar:
     """A text, number or boolean, and the pointers that set it, the winner first."""
 
     value: str | int | float | bool
@@ -26,14 +26,14 @@ class Scalar:
 
     def __eq__(self, other: object) -> bool:
         """Equal to the plain value and to any other scalar of that value: who set it does not count."""
-        return bool(self.value == (other.value if isinstance(other, Scalar) else other))
+        return bool(self.value == (other.value if isinstance(other, TracedScalar) else other))
 
     def __hash__(self) -> int:
         """As the plain value."""
         return hash(self.value)
 
 
-def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None) -> Tree:
+def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None) -> TracedTree:
     """The value as a tree, each scalar set by its own place below the pointer, or by what is `known` of it or a parent."""
     if known:
         return _known(value, (), (pointer,), known)
@@ -41,43 +41,43 @@ def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]
     return tree(value, lambda path: (Pointer(file, document, path),), pointer.path)
 
 
-def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> Tree:
+def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> TracedTree:
     """The value as a tree; `setters` tells by its path (`path` is the value's own) who set a scalar."""
     if isinstance(value, Mapping):
         return {key: tree(item, setters, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
         return [tree(item, setters, (*path, index)) for index, item in enumerate(value)]
-    return value if value is None else Scalar(value, setters(path))
+    return value if value is None else TracedScalar(value, setters(path))
 
 
-def _known(value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]) -> Tree:
+def _known(value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]) -> TracedTree:
     here = known.get(path, above)
     if isinstance(value, Mapping):
         return {key: _known(item, (*path, key), here, known) for key, item in value.items()}
     if isinstance(value, list):
         return [_known(item, (*path, index), here, known) for index, item in enumerate(value)]
-    return value if value is None else Scalar(value, here)
+    return value if value is None else TracedScalar(value, here)
 
 
-def set_by(value: Any, *pointers: Pointer) -> Tree:
+def set_by(value: Any, *pointers: Pointer) -> TracedTree:
     """The value as a tree, every scalar of it set by these pointers as they are."""
     if isinstance(value, Mapping):
         return {key: set_by(item, *pointers) for key, item in value.items()}
     if isinstance(value, list):
         return [set_by(item, *pointers) for item in value]
-    return value if value is None else Scalar(value, pointers)
+    return value if value is None else TracedScalar(value, pointers)
 
 
-def plain(tree: Tree) -> Any:
+def plain(tree: TracedTree) -> Any:
     """The tree without its pointers."""
     if isinstance(tree, dict):
         return {key: plain(item) for key, item in tree.items()}
     if isinstance(tree, list):
         return [plain(item) for item in tree]
-    return tree.value if isinstance(tree, Scalar) else tree
+    return tree.value if isinstance(tree, TracedScalar) else tree
 
 
-def scalars(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
+def scalars(tree: TracedTree, path: Path = ()) -> Iterator[tuple[Path, TracedScalar]]:
     """Every scalar, with the way to it."""
     if isinstance(tree, dict):
         for key, item in tree.items():
@@ -85,11 +85,11 @@ def scalars(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
     elif isinstance(tree, list):
         for index, item in enumerate(tree):
             yield from scalars(item, (*path, index))
-    elif isinstance(tree, Scalar):
+    elif isinstance(tree, TracedScalar):
         yield path, tree
 
 
-def origins(tree: Tree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
+def origins(tree: TracedTree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
     """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the base."""
     found = {}
     for path, scalar in scalars(tree):

@@ -17,11 +17,11 @@ from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.render import field_path, layout, traced_values
 from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.traced_values import Tree
+from gitops_ds.render.traced_values import TracedTree
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ValuesLayer:
     """Values at a place. `own`: written for this agent, so that a name it has not is a mistake."""
 
     values: Mapping[str, Any]
@@ -52,19 +52,19 @@ def parameters(schema: File, bound: Mapping[str, Any]) -> Parameters:
     return Parameters(frozenset({*schema.section("properties"), *bound}), schema)
 
 
-def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File], facts: ClusterFacts) -> list[Layer]:
+def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File], facts: ClusterFacts) -> list[ValuesLayer]:
     """The layers below a variant's, the weakest first, without the schema's defaults. `own` is values/NAME.yaml by NAME."""
 
-    def of_agent(file: File) -> Layer:
-        return Layer(file.section("agents", agent, "values"), file.at("agents", agent, "values"))
+    def of_agent(file: File) -> ValuesLayer:
+        return ValuesLayer(file.section("agents", agent, "values"), file.at("agents", agent, "values"))
 
-    def beside(name: str) -> Layer:
+    def beside(name: str) -> ValuesLayer:
         file = own.get(name, File(""))
-        return Layer(file.value, file.at())
+        return ValuesLayer(file.value, file.at())
 
     found = [
-        Layer(environment.section("values"), environment.at("values"), own=False),
-        Layer(cluster.section("values"), cluster.at("values"), own=False),
+        ValuesLayer(environment.section("values"), environment.at("values"), own=False),
+        ValuesLayer(cluster.section("values"), cluster.at("values"), own=False),
         of_agent(environment),
         beside(facts.environment),
         of_agent(cluster),
@@ -74,13 +74,13 @@ def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File]
     return [layer for layer in found if layer.values]
 
 
-def resolve(declared: Parameters, stack: Sequence[Layer]) -> dict[str, Tree]:
+def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, TracedTree]:
     """Each parameter that has a value, as a tree whose scalars know who set them and whom that won over."""
     lowest = [
-        Layer({name: value}, Pointer(declared.schema.name, 0, ("properties", name, "default")))
+        ValuesLayer({name: value}, Pointer(declared.schema.name, 0, ("properties", name, "default")))
         for name, value in declared.defaults.items()
     ]
-    resolved: dict[str, Tree] = {}
+    resolved: dict[str, TracedTree] = {}
     for name in sorted(declared.names):
         setters: list[tuple[Any, Pointer]] = [(layer.values[name], layer.at) for layer in lowest if name in layer.values]
         setters += [(layer.values[name], layer.pointer(name)) for layer in stack if name in layer.values]
@@ -89,7 +89,7 @@ def resolve(declared: Parameters, stack: Sequence[Layer]) -> dict[str, Tree]:
     return resolved
 
 
-def unknown(declared: Parameters, stack: Sequence[Layer], agent: str, found: Layout) -> Iterator[Finding]:
+def unknown(declared: Parameters, stack: Sequence[ValuesLayer], agent: str, found: Layout) -> Iterator[Finding]:
     """Values that were written for this agent under a name that it has not."""
     for layer in stack:
         for name in layer.values:
@@ -103,7 +103,7 @@ def own_files(paths: Sequence[PurePosixPath], folder: str, found: Layout) -> dic
     return {p.stem: found.read(p) for p in paths if len(p.parts) == 4 and p.parts[2] == folder and p.suffix == ".yaml"}
 
 
-def _layered(setters: list[tuple[Any, Pointer]]) -> Tree:
+def _layered(setters: list[tuple[Any, Pointer]]) -> TracedTree:
     """The first setter's value; each scalar also names the later setters that had something at its place."""
     winner, at = setters[0]
 
@@ -118,9 +118,9 @@ def _has(value: Any, path: Path) -> bool:
     return field_path.resolve(value, path) is not None
 
 
-def place_of(name: str, path: Path, resolved: Mapping[str, Tree], declared: Parameters) -> Pointer:
+def place_of(name: str, path: Path, resolved: Mapping[str, TracedTree], declared: Parameters) -> Pointer:
     """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that of a scalar below or above."""
-    value: Tree = resolved.get(name)
+    value: TracedTree = resolved.get(name)
     for step in path:
         if field_path.resolve(value, (step,)) is None:
             break

@@ -11,8 +11,8 @@ from gitops_ds.model.bundle import ClusterFacts, Pointer, Requirement
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.render import layout, traced_values
 from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
-from gitops_ds.render.traced_values import Tree
+from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
+from gitops_ds.render.traced_values import TracedTree
 
 DEFAULT = "default"
 # More terms than this nobody can read, and the scheduler walks them for every pod and node.
@@ -29,7 +29,7 @@ class Variant:
 
     name: str
     at: Pointer | None
-    terms: Terms
+    terms: SelectorTerms
     values: Mapping[str, Any]
     patches: Any = None
     never: bool = False
@@ -50,7 +50,7 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
         return [ONLY], []
     variants: list[Variant] = []
     findings: list[Finding] = []
-    before: list[Terms] = []
+    before: list[SelectorTerms] = []
     for index, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             continue
@@ -85,7 +85,7 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
     return variants or [ONLY], findings
 
 
-def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[Terms, list[Finding]]:
+def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[SelectorTerms, list[Finding]]:
     """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them where nothing is said.
 
     A pool that only another cluster has is empty here; one that no cluster has is a finding.
@@ -107,7 +107,7 @@ def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tup
     return _simplified((*here[name], *match) for name in wanted if name in here), findings
 
 
-def without(own: Terms, before: Iterable[Terms]) -> Terms | None:
+def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerms | None:
     """The nodes of `own` that are in none of `before`; None where that takes too many terms to write down.
 
     The negation of an AND is an OR of the negated parts, so each earlier term multiplies; contradictions and terms that another
@@ -127,7 +127,7 @@ def too_many(name: str, place: Place) -> Finding:
     return refusal("DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place)
 
 
-def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
+def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
     """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the template's own."""
     if variant.at is None:
         return daemonset
@@ -139,9 +139,9 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> Tree:
         name_at = variant.below("name")
         pointers = (name_at,) if name_at else ()
         old = metadata.get("name")
-        if isinstance(old, traced_values.Scalar):
-            metadata["name"] = traced_values.Scalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
-        label = traced_values.Scalar(variant.name, pointers)
+        if isinstance(old, traced_values.TracedScalar):
+            metadata["name"] = traced_values.TracedScalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
+        label = traced_values.TracedScalar(variant.name, pointers)
         for owner in (metadata, _child(template, "metadata")):
             _child(owner, "labels")[names.VARIANT] = label
         _child(_child(spec, "selector"), "matchLabels")[names.VARIANT] = label
@@ -225,7 +225,7 @@ def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
     return (*exists, Requirement(key, "NotIn", values)) if values else exists
 
 
-def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> Terms:
+def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
     """The same nodes in fewer words: one condition a key, no term that takes nothing, none that another one holds."""
     merged: list[dict[str, _Values]] = []
     for term in terms:

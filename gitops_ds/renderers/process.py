@@ -21,12 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
-from gitops_ds.model.repository_limits import MIB, Limits
+from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.repository_limits import MIB, RepositoryLimits
 from gitops_ds.sandbox import confine, memory
 
 # A render is a second's work; what it writes is then read as one file of manifests, with the cap of one.
-RENDER = Limits(seconds=60.0, bytes=10 * MIB)
+RENDER = RepositoryLimits(seconds=60.0, bytes=10 * MIB)
 _TOGETHER = 5
 _SAID = 64 * 1024
 # Nothing listens on the discard port: whoever tries the network gets "connection refused" at once.
@@ -43,8 +43,8 @@ class Means:
     `ends` is the time of the event loop at which all of them have to be done.
     """
 
-    allowed: Allowed = PROGRAMS
-    limits: Limits = RENDER
+    allowed: AllowedRenderers = PROGRAMS
+    limits: RepositoryLimits = RENDER
     search: str | None = None
     cache: Path | None = None
     ends: float = math.inf
@@ -55,7 +55,7 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramResult:
     """How a program ended: its output where it is whole, else `problem` says why there is none; `said` is what it wrote beside."""
 
     output: bytes
@@ -94,13 +94,13 @@ def isolation() -> str:
     return "none"
 
 
-async def run(command: Sequence[str], environment: dict[str, str], means: Means, *, network: bool = False) -> Ended:
+async def run(command: Sequence[str], environment: dict[str, str], means: Means, *, network: bool = False) -> ProgramResult:
     """Runs it to its end, or ends it and all its children."""
     limits = means.limits
     way = "none" if network else await asyncio.to_thread(isolation)
     seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
     if seconds <= 0 < limits.seconds:
-        return Ended(b"", problem=f"was not run, because the others took {_TOGETHER * limits.seconds:g} s")
+        return ProgramResult(b"", problem=f"was not run, because the others took {_TOGETHER * limits.seconds:g} s")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as words:
         process = await asyncio.create_subprocess_exec(
             *_confined(command, limits, way),
@@ -113,32 +113,32 @@ async def run(command: Sequence[str], environment: dict[str, str], means: Means,
         try:
             code = await asyncio.wait_for(process.wait(), seconds)
         except TimeoutError:
-            return Ended(b"", problem=f"did not finish within {seconds:.3g} s")
+            return ProgramResult(b"", problem=f"did not finish within {seconds:.3g} s")
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if max(_size(output), _size(words)) >= _cap(limits):
-            return Ended(b"", problem=f"writes more than {_cap(limits):,} bytes")
+            return ProgramResult(b"", problem=f"writes more than {_cap(limits):,} bytes")
         said = _text(words)
         if code == 0:
             output.seek(0)
-            return Ended(output.read(), said)
+            return ProgramResult(output.read(), said)
         if code == -signal.SIGXCPU:
-            return Ended(b"", problem=f"needs more than {math.ceil(limits.seconds):g} s of CPU time")
+            return ProgramResult(b"", problem=f"needs more than {math.ceil(limits.seconds):g} s of CPU time")
         if code < 0 or "out of memory" in said or "cannot allocate memory" in said:
-            return Ended(
+            return ProgramResult(
                 b"", problem=f"needs more than {memory.here().program // MIB} MiB of memory, or was ended by somebody else"
             )
-        return Ended(b"", said, failed=True)
+        return ProgramResult(b"", said, failed=True)
 
 
-def _cap(limits: Limits) -> int:
+def _cap(limits: RepositoryLimits) -> int:
     """POSIX counts the size of files in blocks of 512 bytes."""
     return max(1, limits.bytes // 512) * 512
 
 
-def _confined(command: Sequence[str], limits: Limits, way: str) -> list[str]:
+def _confined(command: Sequence[str], limits: RepositoryLimits, way: str) -> list[str]:
     """Under caps on files that it writes, on memory and CPU time, and on core dumps; without a network, where there is a way."""
     share = memory.here().program
     told = {"memory": share, "file": _cap(limits), "seconds": math.ceil(limits.seconds), "way": way}

@@ -13,7 +13,7 @@ import msgspec
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.report import findings, markdown
-from gitops_ds.report.findings import About, Changed, Checked, Report
+from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange
 
 MOST: Final = 20_000_000  # bytes of a JSON report
 _MANY: Final = 100_000  # files and objects that are counted
@@ -29,7 +29,7 @@ class _Group(msgspec.Struct):
     cost: str = ""
 
 
-class _Page(msgspec.Struct):
+class _CommentData(msgspec.Struct):
     key: str
     head: str
     base: str
@@ -66,10 +66,10 @@ class _Finding(msgspec.Struct):
 class _Document(msgspec.Struct):
     kind: Literal["CheckReport"]
     findings: list[_Finding]
-    page: _Page
+    page: _CommentData
 
 
-def of(report: Report, about: About) -> dict[str, Any]:
+def of(report: Report, about: ReportContext) -> dict[str, Any]:
     """The part `page` of the JSON report."""
     checked: dict[str, int] = {}
     for one in report.checked:
@@ -87,7 +87,7 @@ def of(report: Report, about: About) -> dict[str, Any]:
     }
 
 
-def _group(group: Changed) -> _Group:
+def _group(group: ReportedChange) -> _Group:
     return _Group(
         list(group.clusters), list(group.objects), group.gained, group.lost, group.restarted, group.time, group.cost
     )  # fmt: skip
@@ -103,7 +103,7 @@ def rendered(data: bytes, version: str) -> str:
         raise ValueError(f"it is no JSON report: {findings.harmless(str(error), 200)}") from None
     page = told.page
     objects = (
-        Checked(cluster, Key("", "", "", ""), "")
+        CheckedObject(cluster, Key("", "", "", ""), "")
         for cluster, count in page.checked.items()
         for _ in range(min(max(count, 0), _MANY // max(len(page.checked), 1)))
     )
@@ -111,7 +111,7 @@ def rendered(data: bytes, version: str) -> str:
     report = findings.report(map(_finding, told.findings), files, objects)
     changed = None if page.changed is None else [_changed(group) for group in page.changed]
     report = findings.with_changes(report, changed, {}, notes=page.notes, drift=[(name, [text]) for name, text in page.drift])
-    return markdown.as_page(report, About(version=version, key=page.key, head=page.head, base=page.base))
+    return markdown.as_page(report, ReportContext(version=version, key=page.key, head=page.head, base=page.base))
 
 
 def _finding(told: _Finding) -> Finding:
@@ -121,6 +121,6 @@ def _finding(told: _Finding) -> Finding:
     return Finding(told.rule, told.severity, told.message, place, object=key, cluster=told.environment, fix=fix)
 
 
-def _changed(group: _Group) -> Changed:
+def _changed(group: _Group) -> ReportedChange:
     numbers = (max(group.gained, 0), max(group.lost, 0), max(group.restarted, 0))
-    return Changed(tuple(group.clusters), tuple(group.objects), *numbers, group.time, group.cost)
+    return ReportedChange(tuple(group.clusters), tuple(group.objects), *numbers, group.time, group.cost)

@@ -25,7 +25,7 @@ _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CommentPage:
     """A report as it may be posted: the key of its marker, how many findings there are, of which commit it is (the id's
     beginning, or nothing), and the text below the marker."""
 
@@ -39,7 +39,7 @@ class Page:
         return any(number and LOUDNESS[severity] <= LOUDNESS[fail_on] for severity, number in self.count.items())
 
 
-def read(data: bytes) -> Page:
+def read(data: bytes) -> CommentPage:
     """The page in these bytes. Raises ValueError, in words, for what `check -o markdown=FILE` did not write."""
     if len(data) > markdown.COMMENT:
         raise ValueError(f"it has more than {markdown.COMMENT:,} bytes")
@@ -52,7 +52,7 @@ def read(data: bytes) -> Page:
     if marker is None or verdict is None:
         raise ValueError("it does not begin as a report does")
     foot = _HEAD.fullmatch(next(line for line in reversed(lines) if line.strip()))
-    return Page(
+    return CommentPage(
         marker[1],
         {severity: int(number or 0) for severity, number in zip(Severity, verdict.groups(), strict=True)},
         foot[1] if foot else "",

@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key, Member, Path, show_path
+from gitops_ds.model.objects import Key, ListMember, Path, show_path
 from gitops_ds.redaction import report as redaction_report
 from gitops_ds.redaction import texts
 
@@ -34,7 +34,7 @@ _PARTS: Final = attrgetter("cluster", "key.group", "key.kind", "key.namespace", 
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedObject:
     """An object that was looked at, on which cluster, and the file it comes from."""
 
     cluster: str
@@ -54,7 +54,7 @@ class RuleText:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ReportContext:
     """What a report says of itself and of the world around it.
 
     `key` tells the reports of one pull request apart, `scope` the runs of code scanning: the clusters. `permalink` is the URL to
@@ -76,7 +76,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ReportedChange:
     """What a change does, alike on some clusters: each object that changes, in words; how many nodes gain, lose, restart a pod.
 
     `time` says how long the slowest rollout takes, `cost` what all of it asks for more, where that is known.
@@ -115,11 +115,11 @@ class Report:
     findings: tuple[Finding, ...]
     fingerprints: tuple[str, ...]
     files: Mapping[str, bytes]
-    checked: tuple[Checked, ...] = ()
-    hidden: redaction_report.Secrets = field(default_factory=redaction_report.Secrets)
+    checked: tuple[CheckedObject, ...] = ()
+    hidden: redaction_report.ReportSecrets = field(default_factory=redaction_report.ReportSecrets)
     root: str = ""
     suppressed: tuple[tuple[Finding, str], ...] = ()
-    changed: tuple[Changed, ...] | None = None
+    changed: tuple[ReportedChange, ...] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
     replacements: tuple[tuple[Replacement, ...], ...] = ()
     fixable: tuple[int, int] = (0, 0)
@@ -142,15 +142,15 @@ class Report:
 def report(
     found: Iterable[Finding],
     files: Mapping[str, bytes],
-    checked: Iterable[Checked] = (),
+    checked: Iterable[CheckedObject] = (),
     *,
-    hidden: redaction_report.Secrets | None = None,
+    hidden: redaction_report.ReportSecrets | None = None,
     root: str = "",
     suppressed: Iterable[tuple[Finding, str]] = (),
     replacements: Mapping[Finding, Sequence[Replacement]] | None = None,
 ) -> Report:
     """The same report for the same findings, in whatever order they come."""
-    hidden = hidden or redaction_report.Secrets()
+    hidden = hidden or redaction_report.ReportSecrets()
     raw = in_order(found)
     answered = sorted(suppressed, key=lambda one: _order(one[0]))
     return Report(
@@ -167,7 +167,9 @@ def report(
     )
 
 
-def _tellable(some: Sequence[Replacement], files: Mapping[str, bytes], hidden: redaction_report.Secrets) -> tuple[Replacement, ...]:
+def _tellable(
+    some: Sequence[Replacement], files: Mapping[str, bytes], hidden: redaction_report.ReportSecrets
+) -> tuple[Replacement, ...]:
     """The replacements of a fix; none where one of them would tell a secret: a fix in parts is none."""
     if any(hidden.within(one.text) != one.text or not redaction_report.quotable(files.get(one.file, b"")) for one in some):
         return ()
@@ -176,7 +178,7 @@ def _tellable(some: Sequence[Replacement], files: Mapping[str, bytes], hidden: r
 
 def with_changes(
     report: Report,
-    changed: Iterable[Changed] | None,
+    changed: Iterable[ReportedChange] | None,
     document: Mapping[str, Any],
     *,
     notes: Iterable[str] = (),
@@ -204,7 +206,7 @@ def with_changes(
     )
 
 
-def _within(document: Any, hidden: redaction_report.Secrets) -> Any:
+def _within(document: Any, hidden: redaction_report.ReportSecrets) -> Any:
     if isinstance(document, Mapping):
         return {_within(key, hidden): _within(below, hidden) for key, below in document.items()}
     if isinstance(document, list | tuple):
@@ -299,7 +301,7 @@ def harmless_block(text: str) -> str:
     return _COMMAND.sub(r"\1: :", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4))
 
 
-def _harmless(finding: Finding, hidden: redaction_report.Secrets) -> Finding:
+def _harmless(finding: Finding, hidden: redaction_report.ReportSecrets) -> Finding:
     fix = finding.fix and replace(finding.fix, words=harmless_words(hidden.within(finding.fix.words)))
     return replace(
         finding,
@@ -324,12 +326,13 @@ def _harmless_key(key: Key) -> Key:
 
 def _harmless_path(path: Path) -> Path:
     return tuple(
-        step if isinstance(step, int) else Member(harmless(step)) if isinstance(step, Member) else harmless(step) for step in path
+        step if isinstance(step, int) else ListMember(harmless(step)) if isinstance(step, ListMember) else harmless(step)
+        for step in path
     )
 
 
-def _harmless_object(checked: Checked) -> Checked:
-    return Checked(harmless(checked.cluster), _harmless_key(checked.key), harmless(checked.file, 4_096))
+def _harmless_object(checked: CheckedObject) -> CheckedObject:
+    return CheckedObject(harmless(checked.cluster), _harmless_key(checked.key), harmless(checked.file, 4_096))
 
 
 def dumps(document: Any) -> str:

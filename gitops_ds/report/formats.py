@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gitops_ds.report.findings import About, Report
+from gitops_ds.report.findings import Report, ReportContext
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """What `check -o` takes."""
 
     TEXT = "text"
@@ -19,34 +19,34 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def written(format: Format, report: Report, about: About) -> str:
+def written(format: ReportFormat, report: Report, about: ReportContext) -> str:
     """The report in a format; the same text for the same report."""
     match format:
-        case Format.TEXT:
+        case ReportFormat.TEXT:
             from gitops_ds.report import text
 
             return text.as_text(report)
-        case Format.GITHUB:
+        case ReportFormat.GITHUB:
             from gitops_ds.report import github
 
             return github.as_commands(report, about)
-        case Format.GITLAB:
+        case ReportFormat.GITLAB:
             from gitops_ds.report import gitlab
 
             return gitlab.as_json(report)
-        case Format.SARIF:
+        case ReportFormat.SARIF:
             from gitops_ds.report import sarif
 
             return sarif.as_json(report, about)
-        case Format.JUNIT:
+        case ReportFormat.JUNIT:
             from gitops_ds.report import junit
 
             return junit.as_xml(report, about)
-        case Format.MARKDOWN:
+        case ReportFormat.MARKDOWN:
             from gitops_ds.report import markdown
 
             return markdown.as_page(report, about)
-        case Format.JSON:
+        case ReportFormat.JSON:
             from gitops_ds.report import json_report
 
             return json_report.as_json(report, about)

@@ -12,13 +12,13 @@ from typing import Final
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.report import text
-from gitops_ds.report.findings import LOUDNESS, About, Report, span, told, with_object
+from gitops_ds.report.findings import LOUDNESS, Report, ReportContext, span, told, with_object
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 PER_LEVEL: Final = 10  # of each level and step; GitHub drops what comes after
 
 
-def as_commands(report: Report, about: About) -> str:
+def as_commands(report: Report, about: ReportContext) -> str:
     """One line for each of the ten most important findings of a level; where that is not all, a notice and the whole list.
 
     The list stands between `stop-commands` and a token that is made from it, so that no line of it can contain the token: the
@@ -54,7 +54,7 @@ def _most_important(report: Report) -> list[Finding]:
     return [finding for _, finding in sorted(one for s in Severity for one in by_level[s][: room[s]])]
 
 
-def _command(finding: Finding, report: Report, about: About) -> str:
+def _command(finding: Finding, report: Report, about: ReportContext) -> str:
     rule = about.rules.get(finding.rule)
     properties: dict[str, str | int] = {}
     if finding.place:

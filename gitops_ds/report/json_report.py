@@ -8,10 +8,10 @@ from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.report.findings import About, Report, dumps
+from gitops_ds.report.findings import Report, ReportContext, dumps
 
 
-def as_json(report: Report, about: About) -> str:
+def as_json(report: Report, about: ReportContext) -> str:
     """The document, as text."""
     from gitops_ds.report import comment_data
 

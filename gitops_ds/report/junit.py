@@ -13,7 +13,7 @@ from xml.etree import ElementTree as Xml
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Key
-from gitops_ds.report.findings import LOUDNESS, About, Report
+from gitops_ds.report.findings import LOUDNESS, Report, ReportContext
 
 LARGEST: Final = 29_000_000  # bytes; GitLab takes 30 MB a file
 # A template that can't be rendered and a rule that failed are no failures of an object: nothing was checked.
@@ -37,7 +37,7 @@ class _Told:
         return 0 if self.errors or self.failures else 1 if self.words or self.reasons else 2
 
 
-def as_xml(report: Report, about: About, largest: int = LARGEST) -> str:
+def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     """The report: a suite for each cluster, in it a case for each object, and for each file that a finding is about as such.
 
     Where it would be too large, cases that passed are left out first, then those with words only; the suite says how many.
@@ -65,7 +65,7 @@ def as_xml(report: Report, about: About, largest: int = LARGEST) -> str:
     )
 
 
-def _cases(report: Report, about: About) -> Mapping[_Case, _Told]:
+def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Told]:
     homes = {(one.cluster, one.key): one.file for one in report.checked}
     cases: defaultdict[_Case, _Told] = defaultdict(_Told)
     for one in report.checked:
@@ -136,7 +136,7 @@ def _words(finding: Finding) -> str:
     return f"{place}{finding.severity} {finding.rule}: {finding.message}{fix}"
 
 
-def _suite(cluster: str, cases: Mapping[_Case, _Told], texts: Sequence[str], about: About, left_out: int) -> str:
+def _suite(cluster: str, cases: Mapping[_Case, _Told], texts: Sequence[str], about: ReportContext, left_out: int) -> str:
     facts = {"name": cluster or "all", **_counts(cases.values())}
     if about.at:
         facts["timestamp"] = about.at

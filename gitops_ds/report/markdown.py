@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
-from gitops_ds.report.findings import About, Changed, Report, harmless_block, told
+from gitops_ds.report.findings import Report, ReportContext, ReportedChange, harmless_block, told
 
 # Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a character.
 COMMENT: Final = 60_000
@@ -40,7 +40,7 @@ class Section:
     folded: bool = False
 
 
-def as_page(report: Report, about: About, *, fleet: Sequence[Section] = (), most: int = COMMENT) -> str:
+def as_page(report: Report, about: ReportContext, *, fleet: Sequence[Section] = (), most: int = COMMENT) -> str:
     """The report in at most that many bytes. What matters least is cut: first diffs, then warnings, the fleet, errors.
 
     `fleet` says what a change does to nodes and rollouts.
@@ -98,19 +98,19 @@ def _verdicts(report: Report) -> Section:
 _CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout", "asks for")
 
 
-def _change(group: Changed | None) -> tuple[int | str, ...]:
+def _change(group: ReportedChange | None) -> tuple[int | str, ...]:
     if group is None:
         return (0, 0, 0, 0, "", "")
     return (len(group.objects), group.gained, group.lost, group.restarted, prose(group.time), prose(group.cost))
 
 
-def _diff(group: Changed) -> Section:
+def _diff(group: ReportedChange) -> Section:
     named = list(filter(None, group.clusters))
     where = f" in {named[0]}" if len(named) == 1 else f", the same in {len(named)} clusters: {', '.join(named)}" if named else ""
     return Section(f"Changes{where}"[:_LONGEST_TITLE], tuple(fence(text, "diff") for text in group.objects), folded=True)
 
 
-def _blocks(report: Report, about: About) -> Mapping[Severity, tuple[str, ...]]:
+def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str, ...]]:
     """An item for each finding; one that several clusters share is told once."""
     same: dict[Any, tuple[Finding, list[str]]] = {}
     for one in report.findings:
@@ -122,7 +122,7 @@ def _blocks(report: Report, about: About) -> Mapping[Severity, tuple[str, ...]]:
     return {severity: tuple(held) for severity, held in items.items()}
 
 
-def _item(finding: Finding, clusters: Sequence[str], report: Report, about: About) -> str:
+def _item(finding: Finding, clusters: Sequence[str], report: Report, about: ReportContext) -> str:
     named = finding.object and not finding.message.startswith(str(finding.object))  # else the message says of what
     parts = [_place(finding, report, about), f"**{prose(finding.rule)}**", code(str(finding.object)) if named else ""]
     fix = f". Fix: {prose(finding.fix.words)}" if finding.fix else ""
@@ -130,7 +130,7 @@ def _item(finding: Finding, clusters: Sequence[str], report: Report, about: Abou
     return f"- {' '.join(filter(None, parts))}: {prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"
 
 
-def _place(finding: Finding, report: Report, about: About) -> str:
+def _place(finding: Finding, report: Report, about: ReportContext) -> str:
     if finding.place is None:
         return ""
     line = f":{finding.place.line}" if finding.place.line else ""
@@ -164,7 +164,7 @@ def _frame(section: Section) -> tuple[str, str]:
     return (f"\n### {title}\n\n" if title else "\n") + section.head, ""
 
 
-def _end(report: Report, about: About, left_out: int) -> str:
+def _end(report: Report, about: ReportContext, left_out: int) -> str:
     lines = []
     if left_out:
         full = f": {about.full}" if about.full else ""

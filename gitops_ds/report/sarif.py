@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.report.findings import HOME, LOUDNESS, About, Replacement, Report, RuleText, dumps, span
+from gitops_ds.report.findings import HOME, LOUDNESS, Replacement, Report, ReportContext, RuleText, dumps, span
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _PROBLEMS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -37,7 +37,7 @@ _FAMILIES: Final = {
 }
 
 
-def as_json(report: Report, about: About, largest: int = LARGEST) -> str:
+def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     """The log, with `results` also where there is none, so that an upload of a clean run closes what was open."""
     used = {finding.rule for finding in report.findings}
     rules = [about.rules.get(id) or _unknown(id, report) for id in sorted({*about.rules, *used})]
@@ -60,7 +60,7 @@ def as_json(report: Report, about: About, largest: int = LARGEST) -> str:
     return text
 
 
-def _log(driver: Mapping[str, Any], about: About, results: Sequence[Any], found: int) -> str:
+def _log(driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any], found: int) -> str:
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"gitops-ds/{quote(about.scope)}/"},

@@ -8,7 +8,7 @@ from functools import lru_cache
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.redaction.report import quotable
-from gitops_ds.report.findings import Changed, Report, harmless, told
+from gitops_ds.report.findings import Report, ReportedChange, harmless, told
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200
@@ -53,7 +53,7 @@ def _fixable(safe: int, more: int) -> str:
     return f"{safe or more} can be fixed with {'--fix' if safe else '--fix-unsafe'}" if safe or more else ""
 
 
-def _changes(changed: Iterable[Changed]) -> Iterator[str]:
+def _changes(changed: Iterable[ReportedChange]) -> Iterator[str]:
     yield ""
     nothing = True
     for group in changed:

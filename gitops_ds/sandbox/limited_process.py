@@ -40,7 +40,7 @@ _LAST = 8192  # bytes at the end of what it writes beside
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """`seconds` from start to end; `memory` of its data and the length of the `answer` in bytes."""
 
     seconds: float
@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProcessResult:
     """What the process answered, or as `problem` why it did not. `last` is the last line that it wrote to stderr."""
 
     data: bytes = b""
@@ -58,7 +58,7 @@ class Answer:
     timed_out: bool = False
 
 
-async def call(module: str, request: bytes, limits: Limits, *, private: bool = False) -> Answer:
+async def call(module: str, request: bytes, limits: ProcessLimits, *, private: bool = False) -> ProcessResult:
     """Runs the module as a program on the request. Raises OSError when no process can be started.
 
     What is `private` lies in memory instead of files, and nothing that the program wrote beside is told.
@@ -74,7 +74,9 @@ async def call(module: str, request: bytes, limits: Limits, *, private: bool = F
         try:
             code = await asyncio.wait_for(process.wait(), limits.seconds)
         except TimeoutError:
-            return Answer(problem=f"takes more than {limits.seconds:g} s", last="" if private else _last_line(said), timed_out=True)
+            return ProcessResult(
+                problem=f"takes more than {limits.seconds:g} s", last="" if private else _last_line(said), timed_out=True
+            )
         finally:
             if process.returncode is None:
                 # What it started has asked the kernel to end with it.
@@ -83,12 +85,12 @@ async def call(module: str, request: bytes, limits: Limits, *, private: bool = F
         last = "" if private else _last_line(said)
         if code == 0:
             answered.seek(0)
-            return Answer(answered.read(), last=last)
+            return ProcessResult(answered.read(), last=last)
         if code == _TOO_LONG:
-            return Answer(problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last)
+            return ProcessResult(problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last)
         if code == _NO_MEMORY or code < 0:
-            return Answer(problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last)
-        return Answer(problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}")
+            return ProcessResult(problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last)
+        return ProcessResult(problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}")
 
 
 def _nameless(private: bool) -> IO[bytes]:

@@ -22,9 +22,9 @@ from gitops_ds.model.objects import EVENT
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry.kube_events import (
     UPSTREAM,
-    About,
-    Condenser,
-    Entry,
+    EventCorrelator,
+    EventSeries,
+    InvolvedObject,
     Reporter,
 )
 
@@ -34,7 +34,7 @@ CONTROLLER = "daemonset-controller"  # as upstream's calls itself: alerts and da
 
 
 @contextlib.asynccontextmanager
-async def beside(cluster: Cluster, state: About | None, tell: Emit) -> AsyncIterator[Emit]:
+async def beside(cluster: Cluster, state: InvolvedObject | None, tell: Emit) -> AsyncIterator[Emit]:
     """What is told here is told to `tell`, and goes to the cluster's own event log."""
     told = Events(cluster, state)
 
@@ -52,11 +52,11 @@ async def beside(cluster: Cluster, state: About | None, tell: Emit) -> AsyncIter
 class Events:
     """Takes records from the loops and writes their events one after the other while `run` runs."""
 
-    def __init__(self, cluster: Cluster, state: About | None = None) -> None:
+    def __init__(self, cluster: Cluster, state: InvolvedObject | None = None) -> None:
         """The deployer's events stand on `state`; without it they are not told."""
         self._cluster = cluster
-        self._reporter, self._condenser = Reporter(state), Condenser()
-        self._waiting: asyncio.Queue[Entry] = asyncio.Queue(WAITING_AT_MOST)
+        self._reporter, self._condenser = Reporter(state), EventCorrelator()
+        self._waiting: asyncio.Queue[EventSeries] = asyncio.Queue(WAITING_AT_MOST)
 
     def hear(self, record: Record) -> None:
         """Remembers the record's events; one too many is dropped."""
@@ -73,7 +73,7 @@ class Events:
             with contextlib.suppress(errors.ClusterError):
                 await self._write(entry)
 
-    async def _write(self, entry: Entry) -> None:
+    async def _write(self, entry: EventSeries) -> None:
         body = self._body(entry)
         metadata = body["metadata"]
         if entry.count > 1:
@@ -83,7 +83,7 @@ class Events:
                 return
         await self._cluster.create(EVENT, body)
 
-    def _body(self, entry: Entry) -> dict[str, Any]:
+    def _body(self, entry: EventSeries) -> dict[str, Any]:
         told, about = entry.told, entry.told.about
         named = {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name}
         return {

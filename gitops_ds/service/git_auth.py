@@ -55,7 +55,7 @@ _FILES = {
 SECRET_SECONDS = 30.0  # for which a Secret is not asked for again, unless the Git server refuses what was in it
 
 
-class Secrets:
+class ClusterSecrets:
     """Secrets of the cluster, remembered for a while. `namespace` is where one is whose place is not named."""
 
     def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
@@ -88,7 +88,9 @@ class Secrets:
 class Keyring:
     """As whom we come to one repository, read anew each time: what is in files and Secrets changes under their names."""
 
-    def __init__(self, settings: RepositorySettings, where: Address, secrets: Secrets | None, *, at_desk: bool = False) -> None:
+    def __init__(
+        self, settings: RepositorySettings, where: Address, secrets: ClusterSecrets | None, *, at_desk: bool = False
+    ) -> None:
         """Raises UsageError for a `match` that is none. At a desk, without any credentials, the person's own count."""
         self.settings, self.where, self._secrets, self._at_desk = settings, where, secrets, at_desk
         self._tokens = github_app.Tokens(where, time.time)

@@ -23,7 +23,7 @@ from gitops_ds.deployer import (
     state_store,
 )
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import Place
+from gitops_ds.deployer.reconcile import DeployTarget
 from gitops_ds.git import address, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.cluster import Cluster
@@ -31,7 +31,7 @@ from gitops_ds.model.control_requests import PassedOn, Push
 from gitops_ds.model.deployment import NewCommit, PassFailed, State
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Unverified, Verified
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.model.source_status import SourceStatus
@@ -43,11 +43,11 @@ from gitops_ds.service.adaptive_poll import Polling
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
-from gitops_ds.telemetry.kube_events import About
+from gitops_ds.telemetry.kube_events import InvolvedObject
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ServiceContext:
     """What the repositories of a service share. `owners` are the ids under which they own objects, each with its repository.
 
     `free` is the cluster without the fence: for a word to the leader alone.
@@ -64,21 +64,21 @@ class Around:
     preparing: prepare_process.Preparing = field(default_factory=lambda: prepare_process.Preparing(memory.here()))
 
 
-class Following(runnable.Deployer):
+class GitDeployer(runnable.DeployerPart):
     """One repository, followed as long as `run` runs; its `loop` begins when the first look has told under which id.
 
     A repository that can't be read is told, and looked at again; it holds up nobody else. Meanwhile the commit that was applied
     last is kept applied, if the local copy has it.
     """
 
-    def __init__(self, around: Around, settings: RepositorySettings) -> None:
+    def __init__(self, around: ServiceContext, settings: RepositorySettings) -> None:
         """Raises UsageError for an address or a `match` that is none."""
         self._around, self._settings = around, settings
         self._trigger = git_schedule.trigger_of(settings)
         self._polling = Polling(settings.interval, time.monotonic)
         self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
         self._wanted = revision_of(settings)
-        secrets = git_auth.Secrets(around.cluster, around.service.cluster.namespace, time.time)
+        secrets = git_auth.ClusterSecrets(around.cluster, around.service.cluster.namespace, time.time)
         self._keyring = git_auth.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
         self._telling: set[asyncio.Task[None]] = set()
@@ -175,12 +175,12 @@ class Following(runnable.Deployer):
     @contextlib.asynccontextmanager
     async def _made(self, repository: Repository, first: Prepared) -> AsyncIterator[deployer_loop.Loop]:
         around, settings, called, id = self._around, self._settings, open_repository.identity(self._where), self._owner(first)
-        place = Place(around.cluster, around.service.cluster.namespace, id, called, settings.path)
+        place = DeployTarget(around.cluster, around.service.cluster.namespace, id, called, settings.path)
         whole = " ".join((called, settings.path)).strip()
         if around.owners.setdefault(id, whole) != whole:
             raise errors.SettingsError(f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner")
-        about = About(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state_store.config_map_name(id))
-        source = revision_selector.Source(
+        about = InvolvedObject(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state_store.config_map_name(id))
+        source = revision_selector.RevisionSource(
             lambda: repository.tip(self._wanted),
             partial(self._snapshot, repository),
             repository.movement,
@@ -191,7 +191,7 @@ class Following(runnable.Deployer):
             branch=followed(settings),
         )
         async with event_recorder.beside(around.cluster, about, self._hear) as emit:
-            timing = deployer_loop.Timing(settings.retry_interval, time.time, random.random)
+            timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
             loop = deployer_loop.Loop(source, place, around.service.asked_of(settings), emit, timing)
             loop.join(around.claims, Rank.GIT)
             yield loop
@@ -341,9 +341,9 @@ class Following(runnable.Deployer):
             await ended(saving)
 
 
-def limits_of(settings: RepositorySettings) -> Limits:
+def limits_of(settings: RepositorySettings) -> RepositoryLimits:
     """The caps on what is fetched."""
-    return Limits(
+    return RepositoryLimits(
         seconds=settings.timeout,
         bytes=settings.limits.get("bytes", DEFAULT.bytes),
         files=settings.limits.get("files", DEFAULT.files),
@@ -357,7 +357,7 @@ def followed(settings: RepositorySettings) -> str:
     return settings.commit or settings.ref or settings.semver or settings.tag or settings.branch or "HEAD"
 
 
-def revision_of(settings: RepositorySettings) -> revision.Revision:
+def revision_of(settings: RepositorySettings) -> revision.RevisionSpec:
     """What the settings follow; the server's default branch where they name nothing."""
     if not any((settings.commit, settings.ref, settings.semver, settings.tag, settings.branch)):
         return revision.Head()

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gitops_ds.client.leader_lease import Election
-from gitops_ds.client.request_counter import Tally
+from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import reporter
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.source_status import EFFECTS
-from gitops_ds.service.runnable import Deployer, Part
+from gitops_ds.service.runnable import DeployerPart, Runnable
 from gitops_ds.settings.page import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gitops_ds.service.git_deployer import Following
+    from gitops_ds.service.git_deployer import GitDeployer
     from gitops_ds.service.template_deployer import Templating
     from gitops_ds.web.server import Routes
 
@@ -28,7 +28,7 @@ STUCK = 300.0  # seconds without any progress
 
 
 @dataclass(slots=True)
-class Hearers:
+class EventBus:
     """Whoever hears of every fact: the log first, then what the settings ask for."""
 
     hearing: list[Emit]
@@ -43,7 +43,7 @@ class Hearers:
 class Probes:
     """What the kubelet asks. An event loop that hangs does not answer at all."""
 
-    parts: Sequence[Part]
+    parts: Sequence[Runnable]
     election: Election | None
     readiness: Readiness = Readiness.STARTED
 
@@ -53,7 +53,7 @@ class Probes:
             return started
         if self.readiness is Readiness.STARTED:
             return ""
-        known = [status for part in self.parts if isinstance(part, Deployer) and (status := part.status) is not None]
+        known = [status for part in self.parts if isinstance(part, DeployerPart) and (status := part.status) is not None]
         return "; ".join(f"{one.repository}: {one.message}" for one in known if not EFFECTS[one.condition].ready)
 
     def stuck(self) -> str:
@@ -72,12 +72,12 @@ class Scraped:
 
     observed: reporter.Observing
     controller: Controller
-    tally: Tally
-    deployers: Sequence[Deployer] = ()
+    tally: RequestCounter
+    deployers: Sequence[DeployerPart] = ()
 
 
 @contextlib.asynccontextmanager
-async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scraped, shown: Routes) -> AsyncIterator[None]:
+async def served(service: Service, hearers: EventBus, probes: Probes, asked: Scraped, shown: Routes) -> AsyncIterator[None]:
     """Answers at the addresses of the settings meanwhile; connections to the probes' own count by themselves."""
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.telemetry import metrics
@@ -110,7 +110,7 @@ async def served(service: Service, hearers: Hearers, probes: Probes, asked: Scra
 
 @contextlib.asynccontextmanager
 async def page(
-    service: Service, hearers: Hearers, observed: reporter.Observing, deployers: Sequence[Following | Templating]
+    service: Service, hearers: EventBus, observed: reporter.Observing, deployers: Sequence[GitDeployer | Templating]
 ) -> AsyncIterator[Routes]:
     """The page's routes; none where none is served, which costs nothing."""
     settings = service.page.served_at(service.listen)
@@ -119,12 +119,12 @@ async def page(
         return
     from gitops_ds.service import page_view
 
-    def followed() -> Iterable[page_view.Followed]:
+    def followed() -> Iterable[page_view.RepositoryView]:
         for one in deployers:
             if one.loop is not None:
-                yield page_view.Followed(one.loop.wanted, getattr(one, "repository", None), one.loop.pools, one.status)
+                yield page_view.RepositoryView(one.loop.wanted, getattr(one, "repository", None), one.loop.pools, one.status)
             elif one.status is not None:
-                yield page_view.Followed(status=one.status)
+                yield page_view.RepositoryView(status=one.status)
 
     shown = page_view.Shown(service.cluster.name or "cluster", observed.standings, followed)
     hearers.hearing.append(shown.hear)
@@ -132,9 +132,9 @@ async def page(
         yield routes
 
 
-def _hooks(service: Service, tell: Emit, parts: Sequence[Part]) -> Sequence[web.AbstractRouteDef]:
+def _hooks(service: Service, tell: Emit, parts: Sequence[Runnable]) -> Sequence[web.AbstractRouteDef]:
     if not service.repositories:
         return ()
     from gitops_ds.service import git_deployer, webhook
 
-    return webhook.routes(service, [part for part in parts if isinstance(part, git_deployer.Following)], tell)
+    return webhook.routes(service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], tell)

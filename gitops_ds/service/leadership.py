@@ -15,7 +15,7 @@ from gitops_ds.client.leader_election import Candidate
 from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
-from gitops_ds.service.runnable import Part
+from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
 SETTLE = 0.3  # seconds in which the watches bring what the leader before wrote last
@@ -42,7 +42,7 @@ def election(service: Service, cluster: Cluster, fence: Fence, emit: Emit) -> El
 class Duty:
     """Lets the parts act while it is our turn; before they begin, `first` is awaited each time."""
 
-    def __init__(self, parts: Sequence[Part], first: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, parts: Sequence[Runnable], first: Callable[[], Awaitable[None]]) -> None:
         self._parts, self._first = parts, first
         self._beginning: asyncio.Task[None] | None = None
 

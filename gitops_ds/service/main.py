@@ -17,7 +17,7 @@ from gitops_ds.client import connect
 from gitops_ds.client.connect import Connection
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_lease import Election
-from gitops_ds.client.request_counter import Tally
+from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller import conflict_probe
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.controller.journal.files import Journal
@@ -27,12 +27,12 @@ from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.service import event_recorder, http, leadership, otel
-from gitops_ds.service.http import Hearers, Probes, Scraped
-from gitops_ds.service.runnable import Part
+from gitops_ds.service.http import EventBus, Probes, Scraped
+from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
-    from gitops_ds.service.git_deployer import Following
+    from gitops_ds.service.git_deployer import GitDeployer
     from gitops_ds.service.notifications.dispatcher import Notifying
     from gitops_ds.service.template_deployer import Templating
 
@@ -51,7 +51,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             "powers observe look and change nothing, so nothing can be applied: name no repository and no templates, or use powers "
             "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only compare)"
         )
-    stopping, hearers, fence, tally = _asked_to_stop(), Hearers([emit]), Fence(leadership.steady), Tally()
+    stopping, hearers, fence, tally = _asked_to_stop(), EventBus([emit]), Fence(leadership.steady), RequestCounter()
     connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(otel.exported(say))
@@ -64,11 +64,13 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         noted = await stack.enter_async_context(event_recorder.beside(cluster, None, hearers.tell))
         hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
         controller = _controller(service, cluster, hear)
-        home = reporter.Home(cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL)
-        known = reporter.Known(lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages)
+        home = reporter.StatusTarget(
+            cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL
+        )
+        known = reporter.ReporterInput(lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages)
         observed = reporter.Observing(home, controller, known, hear)
         hearers.hearing.append(observed.hear)
-        parts: list[Part] = [*deployers, controller, observed]
+        parts: list[Runnable] = [*deployers, controller, observed]
         if news is not None:
             news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
@@ -84,7 +86,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
 
 @contextlib.contextmanager
-def _journal(service: Service, hearers: Hearers) -> Iterator[None]:
+def _journal(service: Service, hearers: EventBus) -> Iterator[None]:
     """Writes down every turn, where the settings say so."""
     if not service.journal.path:
         yield
@@ -111,18 +113,18 @@ def _asked_to_stop() -> asyncio.Event:
     return stopping
 
 
-def _remembered(deployers: Iterable[Following | Templating]) -> Mapping[str, State]:
+def _remembered(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, State]:
     """What each owner remembers, by its id; of those that looked once."""
     loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
     return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
 
 
-def _sources(deployers: Iterable[Following | Templating]) -> Mapping[str, SourceStatus]:
+def _sources(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, SourceStatus]:
     """The status of each followed repository, by its owner's id."""
     return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
 
-def _news(service: Service, cluster: Cluster, hearers: Hearers) -> Notifying | None:
+def _news(service: Service, cluster: Cluster, hearers: EventBus) -> Notifying | None:
     """Who tells people outside of the cluster, where the settings ask for it."""
     if not (service.notify or any(one.forge for one in service.repositories)):
         return None
@@ -135,7 +137,7 @@ def _news(service: Service, cluster: Cluster, hearers: Hearers) -> Notifying | N
 
 def _followings(
     service: Service, reached: tuple[Cluster, Cluster], told: Callable[[int | None], Emit], at_desk: bool
-) -> Iterable[Following | Templating]:
+) -> Iterable[GitDeployer | Templating]:
     """The deployers: one for each repository, and one for the templates in the cluster.
 
     The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a repository tells, by its number
@@ -151,13 +153,13 @@ def _followings(
     cluster, free = reached
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
     shared = prepare_process.Preparing(memory.here(), len(service.repositories) + int(service.templates is not None))
-    around = git_deployer.Around(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
+    around = git_deployer.ServiceContext(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
     if service.templates is not None:
         part = template_deployer.Templating(service, service.templates, cluster, claims, (told(None), shared))
         around.owners[part.owner] = "templates in the cluster"
         yield part
     for number, settings in enumerate(service.repositories):
-        yield git_deployer.Following(replace(around, tell=told(number)), settings)
+        yield git_deployer.GitDeployer(replace(around, tell=told(number)), settings)
 
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
@@ -170,7 +172,7 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
 
 
 async def _until(
-    stopping: asyncio.Event, parts: Sequence[Part], leads: tuple[leadership.Duty, Election | None], begun: Callable[[], None]
+    stopping: asyncio.Event, parts: Sequence[Runnable], leads: tuple[leadership.Duty, Election | None], begun: Callable[[], None]
 ) -> None:
     """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there.
 

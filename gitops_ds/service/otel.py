@@ -69,10 +69,10 @@ def exported_to(exporter: SpanExporter) -> Iterator[None]:
         ending.join(_PATIENCE)
 
 
-def _recorder(provider: TracerProvider) -> Callable[[spans.Ended], None]:
+def _recorder(provider: TracerProvider) -> Callable[[spans.EndedSpan], None]:
     tracer = provider.get_tracer("gitops-ds", __version__)
 
-    def record(stretch: spans.Ended) -> None:
+    def record(stretch: spans.EndedSpan) -> None:
         tracer.start_span(stretch.name, start_time=stretch.began).end(stretch.ended)
 
     return record

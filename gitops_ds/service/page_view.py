@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.events.base import Record
@@ -20,7 +20,7 @@ from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, routes
-from gitops_ds.web.page.access import Door, Kind, Token
+from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
 from gitops_ds.web.page.event_feed import Happened
 from gitops_ds.web.page.view import Event
 from gitops_ds.web.server import Routes
@@ -39,7 +39,7 @@ class History(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class RepositoryView:
     """What is known of one repository: what its commit wants, and its history where that is at hand."""
 
     wanted: Mapping[Key, Manifest] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Followed:
 class Shown:
     """The view of a service. `followed` tells what is known of each repository now."""
 
-    def __init__(self, cluster: str, standings: Standings, followed: Callable[[], Iterable[Followed]]) -> None:
+    def __init__(self, cluster: str, standings: StatusTracker, followed: Callable[[], Iterable[RepositoryView]]) -> None:
         self._cluster, self._standings, self._followed = cluster, standings, followed
         self._version, self._moved = 1, asyncio.Event()
         self._happened = Happened(self._move)
@@ -151,9 +151,9 @@ class Shown:
 
 def page(shown: Shown, settings: PageSettings) -> Routes:
     """The routes of the page under settings that `served_at` gave. Raises UsageError for a token that is not usable."""
-    kind = Kind(settings.access)
-    token = Token(Path(settings.token_file)) if kind is Kind.TOKEN else None
-    return routes.routes(shown, Door(kind, token, settings.user_header, access.networks(settings.trusted_proxies)))
+    kind = AccessKind(settings.access)
+    token = PageToken(Path(settings.token_file)) if kind is AccessKind.TOKEN else None
+    return routes.routes(shown, PageGuard(kind, token, settings.user_header, access.networks(settings.trusted_proxies)))
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final
 
 from gitops_ds import errors
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.deployer.template_object import Chosen, Held, Taken
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.finding import Finding, Place, refusal
@@ -27,7 +27,7 @@ from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.renderers import disk_cache
 from gitops_ds.sandbox import limited_process
-from gitops_ds.sandbox.limited_process import Answer, Limits
+from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.sandbox.memory import Budget
 from gitops_ds.service import crash_notes
 from gitops_ds.service.prepare_worker import Job
@@ -101,7 +101,7 @@ class Preparing:
     repositories: int = 1
     seconds: tuple[float, ...] = SECONDS
     _queue: Queue = field(default_factory=Queue)
-    _ended: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+    _ended: OrderedDict[str, ProcessResult] = field(default_factory=OrderedDict)
 
     async def prepared(self, job: Job) -> Prepared:
         """What the commit means; one that does not end within the limits has a finding that says so.
@@ -144,13 +144,13 @@ class Preparing:
         alone = [await self._together((one,), chosen) for one in some]
         return {commit: taken for made in alone for commit, taken in made.items()}
 
-    async def _limited(self, key: str, work: _Work) -> Answer:
+    async def _limited(self, key: str, work: _Work) -> ProcessResult:
         """The answer; a problem is known by the key from then on."""
         if (known := self._ended.get(key)) is not None:
             return known
         notes = open_repository.cache_directory("attempts")
         if not await asyncio.to_thread(crash_notes.begin, notes, key):
-            answer = Answer(problem="has ended this service before, most likely by its use of memory")
+            answer = ProcessResult(problem="has ended this service before, most likely by its use of memory")
         else:
             try:
                 answer = await self._answer(work)
@@ -163,11 +163,11 @@ class Preparing:
                 self._ended.popitem(last=False)
         return answer
 
-    async def _answer(self, work: _Work) -> Answer:
+    async def _answer(self, work: _Work) -> ProcessResult:
         most = max(_LEAST_ANSWER, self.budget.answers // max(1, self.repositories))
-        answer = Answer()
+        answer = ProcessResult()
         for number, seconds in enumerate(work.seconds):
-            limits = Limits(seconds, self.budget.worker, most)
+            limits = ProcessLimits(seconds, self.budget.worker, most)
             async with self._queue.turn(long=number > 0):
                 try:
                     answer = await limited_process.call(work.module, work.request, limits, private=work.private)
@@ -178,7 +178,7 @@ class Preparing:
         return answer
 
 
-def _finding(what: str, answer: Answer, advice: str) -> Finding:
+def _finding(what: str, answer: ProcessResult, advice: str) -> Finding:
     where = Place(answer.last, 1, 1) if answer.last else None
     at = f", at {answer.last}" if answer.last else ""
     return refusal(RULE, f"preparing {what} {answer.problem}{at}: {advice}", where)
@@ -186,4 +186,4 @@ def _finding(what: str, answer: Answer, advice: str) -> Finding:
 
 def _rejected(job: Job, finding: Finding) -> Prepared:
     bundle = Bundle(job.commit, ClusterFacts(job.cluster), {}, (finding,))
-    return Prepared(bundle, (finding,), Fleet({}))
+    return Prepared(bundle, (finding,), ClusterContext({}))

@@ -19,10 +19,10 @@ from gitops_ds.git import file_selection, object_reader
 from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import Bare
 from gitops_ds.model import progress
-from gitops_ds.model.allowed_renderers import Allowed
-from gitops_ds.model.cached_results import Known
+from gitops_ds.model.allowed_renderers import AllowedRenderers
+from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.sandbox import cpu_timer, limited_process
@@ -34,15 +34,15 @@ _ABANDONED = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is `Known.clean` of an earlier commit.
+    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is `CachedResults.clean` of an earlier commit.
 
     `identity_only`: no manifest is looked at, only what the repository is called and which cluster is meant.
     """
 
     where: Address
     cache: Path
-    limits: Limits
-    allowed: Allowed
+    limits: RepositoryLimits
+    allowed: AllowedRenderers
     commit: CommitId
     path: str
     cluster: str
@@ -55,7 +55,7 @@ def work(request: bytes) -> bytes:
     job: Job = pickle.loads(request)  # noqa: S301  our own process wrote it
     cpu_timer.install()
     progress.listener.set(limited_process.note)
-    stretches: list[spans.Ended] = []
+    stretches: list[spans.EndedSpan] = []
     spans.listener.set(functools.partial(_measured, stretches))
     # What programs leave behind when this process is killed goes with the directory of the next one.
     tempfile.tempdir = str(_scratch(job.cache))
@@ -67,12 +67,12 @@ def work(request: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def _measured(stretches: list[spans.Ended], name: str, _: Mapping[str, str]) -> Iterator[None]:
+def _measured(stretches: list[spans.EndedSpan], name: str, _: Mapping[str, str]) -> Iterator[None]:
     began = time.time_ns()
     try:
         yield
     finally:
-        stretches.append(spans.Ended(name, began, time.time_ns()))
+        stretches.append(spans.EndedSpan(name, began, time.time_ns()))
 
 
 def _prepared(job: Job) -> Prepared:
@@ -85,7 +85,7 @@ def _prepared(job: Job) -> Prepared:
     if job.identity_only:
         return prepare.prepare(replace(found, findings=()), cluster=job.cluster, files=False, advice=False)
     expanded = asyncio.run(open_repository.expanded(found, job.allowed))
-    return prepare.prepare(replace(expanded, known=Known(clean=job.clean)), cluster=job.cluster, advice=False)
+    return prepare.prepare(replace(expanded, known=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False)
 
 
 def _slim(found: Prepared) -> Prepared:

@@ -8,7 +8,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.model.source_status import SourceStatus
 
 
-class Part(Protocol):
+class Runnable(Protocol):
     """What runs as long as the service does: the controller, and each deployer."""
 
     @property
@@ -38,7 +38,7 @@ class Part(Protocol):
         ...
 
 
-class Deployer:
+class DeployerPart:
     """A part around one deployer loop, which may begin later."""
 
     _loop: deployer_loop.Loop | None = None

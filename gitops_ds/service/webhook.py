@@ -13,13 +13,13 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model.events.base import Emit
 from gitops_ds.settings.service import Service
 from gitops_ds.web import webhooks
-from gitops_ds.web.webhooks import Target
+from gitops_ds.web.webhooks import WebhookTarget
 
 if TYPE_CHECKING:
-    from gitops_ds.service.git_deployer import Following
+    from gitops_ds.service.git_deployer import GitDeployer
 
 
-class Secrets:
+class SecretFile:
     """The lines of a file, read again when it changed. While it can't be read, nobody is believed."""
 
     def __init__(self, setting: str, file: str) -> None:
@@ -50,27 +50,29 @@ class Secrets:
         return tuple(line.strip() for line in self._file.read_bytes().splitlines() if line.strip())
 
 
-def routes(service: Service, followings: Iterable[Following], tell: Emit) -> list[web.RouteDef]:
+def routes(service: Service, followings: Iterable[GitDeployer], tell: Emit) -> list[web.RouteDef]:
     """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that can't be read."""
     settings, followings = service.webhook, tuple(followings)
-    common = Secrets("listen.webhook.secretFile", settings.secret_file) if settings.secret_file else None
+    common = SecretFile("listen.webhook.secretFile", settings.secret_file) if settings.secret_file else None
     own = {
-        following: Secrets("repository.webhook.secretFile", following.settings.webhook_secret_file)
+        following: SecretFile("repository.webhook.secretFile", following.settings.webhook_secret_file)
         for following in followings
         if following.settings.webhook_secret_file
     }
     if common is None and not own:
         return []
 
-    def secrets_of(following: Following) -> Callable[[], Sequence[bytes]]:
+    def secrets_of(following: GitDeployer) -> Callable[[], Sequence[bytes]]:
         files = [file for file in (own.get(following), common) if file is not None]
         return lambda: [secret for file in files for secret in file()]
 
     secrets = {following: secrets_of(following) for following in followings}
 
-    def targets() -> list[Target]:
+    def targets() -> list[WebhookTarget]:
         return [
-            Target(one.id, one.addresses, one.settings.branch, secrets[one], one.wake) for one in followings if one.loop is not None
+            WebhookTarget(one.id, one.addresses, one.settings.branch, secrets[one], one.wake)
+            for one in followings
+            if one.loop is not None
         ]
 
     hooks = webhooks.Hooks(targets, tell, time.time, max_bytes=settings.max_bytes)

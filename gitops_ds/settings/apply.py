@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.change import Drift
-from gitops_ds.plan.ignore_differences import Rule
+from gitops_ds.model.change import DriftPolicy
+from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards, Limit, Policy
 from gitops_ds.settings import durations, templates
@@ -19,14 +19,14 @@ _ACCOUNT = re.compile(rf"({_NAME}/)?{_NAME}")
 _CLUSTER_ACCOUNT = re.compile(rf"{_NAME}/{_NAME}")
 
 
-def parse(told: Mapping[str, Any]) -> Asked:
+def parse(told: Mapping[str, Any]) -> ApplyOptions:
     """The group `apply`. Raises SettingsError for an identity that names nobody."""
-    plain = Asked()
-    return Asked(
+    plain = ApplyOptions()
+    return ApplyOptions(
         guards=_guards(told),
         adopt=bool(told.get("adopt")),
         allowed=templates.allowed(told.get("allow") or {}),
-        drift=Drift(told.get("drift") or Drift.CORRECT),
+        drift=DriftPolicy(told.get("drift") or DriftPolicy.CORRECT),
         live_words=told.get("driftFrom") != "git",
         patience=0.0,
         hold_for=durations.seconds(told["holdFor"]) if "holdFor" in told else plain.hold_for,
@@ -53,10 +53,10 @@ def _limit(said: str | int) -> Limit:
     return Limit(share=float(said.removesuffix("%")) / 100) if isinstance(said, str) else Limit(number=said)
 
 
-def _rule(told: Mapping[str, Any]) -> Rule:
+def _rule(told: Mapping[str, Any]) -> IgnoreRule:
     target = told.get("target") or {}
     globs = {name: str(target[name]) for name in ("kind", "namespace", "name") if name in target}
-    return Rule(tuple(told.get("paths") or ()), tuple(told.get("managers") or ()), **globs)
+    return IgnoreRule(tuple(told.get("paths") or ()), tuple(told.get("managers") or ()), **globs)
 
 
 def _impersonation(told: Mapping[str, Any], group: Mapping[str, Any]) -> Impersonation:

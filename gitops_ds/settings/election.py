@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.client.leader_election import Timing
+from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings import durations
 
@@ -18,7 +18,7 @@ class ElectionSettings:
 
     enabled: bool | None = None
     lease: str = "gitops-ds"
-    timing: Timing = field(default_factory=Timing)
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
 
     @property
     def held(self) -> bool:
@@ -28,8 +28,8 @@ class ElectionSettings:
 
 def parse(told: Mapping[str, Any]) -> ElectionSettings:
     """The settings of a group that its schema found right. Raises SettingsError for times that make two leaders possible."""
-    usual = Timing()
-    timing = Timing(
+    usual = LeaseTiming()
+    timing = LeaseTiming(
         durations.seconds(told.get("duration", usual.duration)),
         durations.seconds(told.get("renewDeadline", usual.renew_deadline)),
         durations.seconds(told.get("retryPeriod", usual.retry)),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.forges.requests import Kind
+from gitops_ds.forges.requests import ForgeKind
 from gitops_ds.model.events.notifications import Topic
-from gitops_ds.telemetry.notifications import Format
+from gitops_ds.telemetry.notifications import MessageFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ReceiverSettings:
 
     name: str
     url_file: str
-    format: Format = Format.JSON
+    format: MessageFormat = MessageFormat.JSON
     topics: frozenset[Topic] = frozenset(Topic)
     secret_file: str = ""
     per_minute: int = 10
@@ -28,7 +28,7 @@ class ReceiverSettings:
 class ForgeSettings:
     """Where a repository's commits are shown; what is empty follows from the repository's address."""
 
-    kind: Kind
+    kind: ForgeKind
     token_file: str
     url: str = ""
     project: str = ""
@@ -41,7 +41,7 @@ def parse(told: Sequence[Mapping[str, Any]]) -> tuple[ReceiverSettings, ...]:
         ReceiverSettings(
             one["name"],
             one["urlFile"],
-            Format(one.get("format") or Format.JSON),
+            MessageFormat(one.get("format") or MessageFormat.JSON),
             frozenset(map(Topic, one["on"])) if "on" in one else frozenset(Topic),
             one.get("secretFile") or "",
             one.get("maxPerMinute") or 10,
@@ -59,4 +59,4 @@ def forge(told: Mapping[str, Any]) -> ForgeSettings | None:
     if not told:
         return None
     url, project = told.get("url") or "", told.get("project") or ""
-    return ForgeSettings(Kind(told["kind"]), told["tokenFile"], url, project, bool(told.get("allowHttp")))
+    return ForgeSettings(ForgeKind(told["kind"]), told["tokenFile"], url, project, bool(told.get("allowHttp")))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.signatures import Mode
 from gitops_ds.settings import durations, notify
@@ -65,7 +65,7 @@ class RepositorySettings:
     timezone: str = "UTC"
     webhook_secret_file: str = ""
     forge: ForgeSettings | None = None
-    apply: Asked | None = None
+    apply: ApplyOptions | None = None
 
 
 def parse(told: Mapping[str, Any]) -> RepositorySettings:

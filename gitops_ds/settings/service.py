@@ -13,11 +13,11 @@ from typing import Any
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.errors import SettingsError
 from gitops_ds.model import allowed_renderers
-from gitops_ds.model.allowed_renderers import PROGRAMS, Allowed
+from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.settings import (
     apply as settings_apply,
 )
@@ -63,7 +63,7 @@ class JournalSettings:
     """Where decisions are written (nowhere: empty), and how much of that is kept."""
 
     path: str = ""
-    limits: files.Limits = field(default_factory=files.Limits)
+    limits: files.JournalLimits = field(default_factory=files.JournalLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Service:
 
     repositories: tuple[RepositorySettings, ...] = ()
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
-    apply: Asked = field(default_factory=lambda: Asked(patience=0.0))
+    apply: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
     powers: Powers = Powers.PACE
     direct: bool = False
     own_node: str = ""
@@ -91,21 +91,21 @@ class Service:
     progress_deadline: float = 600.0
     log_format: str = "text"
     log_level: str = "debug"
-    allowed: Allowed = PROGRAMS
+    allowed: AllowedRenderers = PROGRAMS
     templates: Chosen | None = None
     election: ElectionSettings = field(default_factory=ElectionSettings)
     notify: tuple[ReceiverSettings, ...] = ()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> ApplyOptions:
         """What is asked of every pass: `apply`, with what the service itself lives from out of reach."""
         return self._protected(self.apply)
 
-    def asked_of(self, repository: RepositorySettings) -> Asked:
+    def asked_of(self, repository: RepositorySettings) -> ApplyOptions:
         """What is asked of the passes of one repository: the same, with what its own `apply` says instead."""
         return self._protected(repository.apply or self.apply)
 
-    def _protected(self, asked: Asked) -> Asked:
+    def _protected(self, asked: ApplyOptions) -> ApplyOptions:
         homes = frozenset({self.cluster.namespace, self.own_namespace} - {""})
         return replace(asked, allowed=replace(asked.allowed, homes=homes))
 
@@ -197,7 +197,7 @@ def _refuse_shared_account(found: tuple[RepositorySettings, ...], file: str) -> 
     A bare NAME is the account of that name in the namespace of each object: each repository would reach every namespace with one.
     """
     for one in found if len(found) > 1 else ():
-        asked = one.apply or Asked()
+        asked = one.apply or ApplyOptions()
         who = asked.impersonation
         accounts = (who.service_account, *who.agents.values()) if who else ()
         if asked.allowed.namespaces is None and any(name and "/" not in name for name in accounts):
@@ -219,4 +219,4 @@ def _is_said(group: Any, name: str) -> bool:
 
 def _journal(told: Mapping[str, Any]) -> JournalSettings:
     limits = {name: told[name] for name in ("bytes", "days") if name in told}
-    return JournalSettings(told.get("path") or "", replace(files.Limits(), **limits))
+    return JournalSettings(told.get("path") or "", replace(files.JournalLimits(), **limits))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.allow_list import AllowList
 
 _KINDS = {resource.kind: resource for resource in (CONFIG_MAP, SECRET)}
 
@@ -23,9 +23,9 @@ def parse(told: Mapping[str, Any]) -> Chosen:
     )
 
 
-def allowed(told: Mapping[str, Any]) -> Allowed:
+def allowed(told: Mapping[str, Any]) -> AllowList:
     """The group `apply.allow`; an empty list allows nothing."""
-    return Allowed(
+    return AllowList(
         namespaces=frozenset(told["namespaces"]) if "namespaces" in told else None,
         kinds=frozenset(told["kinds"]) if "kinds" in told else None,
         cluster_scoped=bool(told.get("clusterScoped", True)),

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster inside this process, in virtual or real time; see `Cluster`."""
+"""A Kubernetes cluster inside this process, in virtual or real time; see `SimulatedCluster`."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gitops_ds.model.objects import NODE, POD, Resource
 from gitops_ds.simulator import client, nodes
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Client, Habits
-from gitops_ds.simulator.faults import Count, Faults, Request, Silence
+from gitops_ds.simulator.faults import Count, Faults, Silence, SimulatedRequest
 from gitops_ds.simulator.garbage_collector import Garbage
-from gitops_ds.simulator.kubelets import Behaviour, Fault, Kubelets, Trouble
+from gitops_ds.simulator.kubelets import Behaviour, Kubelets, PodFault, Trouble
 from gitops_ds.simulator.nodes import Lifecycle, NodeSpec
 from gitops_ds.simulator.scheduler import Scheduler
 from gitops_ds.simulator.server import Server
-from gitops_ds.simulator.store import Backup, Change
+from gitops_ds.simulator.store import Backup, StoredChange
 from gitops_ds.simulator.virtual_time import EPOCH, clock
 
 __all__ = [
     "Behaviour",
     "Client",
-    "Cluster",
     "Count",
-    "Fault",
     "Faults",
     "Habits",
     "NodeSpec",
-    "Request",
+    "PodFault",
     "Silence",
+    "SimulatedCluster",
+    "SimulatedRequest",
     "Trouble",
 ]
 
 
-class Cluster(Client):
+class SimulatedCluster(Client):
     """The whole simulated cluster, and its first client; an async context manager.
 
     It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers. No DaemonSet controller is in
@@ -61,12 +61,12 @@ class Cluster(Client):
         self.kubelets = Kubelets(server, behaviour)
         self._lifecycle, self._scheduler, self._garbage = Lifecycle(server), Scheduler(server), Garbage(server)
         self._clients: list[Client] = [self]
-        self._changes: deque[tuple[Resource, Change]] = deque()
+        self._changes: deque[tuple[Resource, StoredChange]] = deque()
         self._wake = asyncio.Event()
         self._actors: asyncio.Task[None] | None = None
         server.store.listener = self._heard
 
-    async def __aenter__(self) -> Cluster:
+    async def __aenter__(self) -> SimulatedCluster:
         await self.start()
         return self
 
@@ -133,7 +133,7 @@ class Cluster(Client):
         """The node's kubelet says that it isn't ready; its pods run on."""
         self._lifecycle.tell(name, "False", "KubeletNotReady")
 
-    def _heard(self, resource: Resource, change: Change) -> None:
+    def _heard(self, resource: Resource, change: StoredChange) -> None:
         self._changes.append((resource, change))
         self._wake.set()
 

@@ -12,7 +12,7 @@ from gitops_ds.model.objects import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FieldError:
     """One field of an object that is refused. `reason` is the API's: FieldValueInvalid, FieldValueRequired, ..."""
 
     field: str
@@ -23,30 +23,30 @@ class Cause:
         return f"{self.field}: {self.message}"
 
 
-def required(field: str, detail: str = "") -> Cause:
+def required(field: str, detail: str = "") -> FieldError:
     """The field must have a value."""
-    return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
-def invalid_value(field: str, value: Any, detail: str) -> Cause:
+def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     """The field's value is wrong."""
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {text(value)}: {detail}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {text(value)}: {detail}")
 
 
-def forbidden_value(field: str, detail: str) -> Cause:
+def forbidden_value(field: str, detail: str) -> FieldError:
     """The field may not be set, or not changed."""
-    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate(field: str, value: Any) -> Cause:
+def duplicate(field: str, value: Any) -> FieldError:
     """The value stands there already."""
-    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {text(value)}")
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {text(value)}")
 
 
-def unsupported(field: str, value: Any, supported: Sequence[str]) -> Cause:
+def unsupported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
     """The value is not one of the few that are allowed."""
     names, shown = ", ".join(text(s) for s in supported), json.dumps(value, separators=(",", ":"))
-    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}")
+    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}")
 
 
 def text(value: Any) -> str:
@@ -101,7 +101,7 @@ def replaced_uid(resource: Resource, name: str, given: str, found: str) -> error
     return conflict(resource, name, f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}")
 
 
-def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> errors.Invalid:
+def invalid(resource: Resource, name: str, causes: Sequence[FieldError]) -> errors.Invalid:
     """The object is refused for these fields."""
     what = str(causes[0]) if len(causes) == 1 else f"[{', '.join(str(c) for c in causes)}]"
     details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
@@ -113,7 +113,7 @@ def bad_request(message: str) -> errors.BadRequest:
     return errors.BadRequest(message, 400, "BadRequest")
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> errors.Forbidden:
+def forbidden(resource: Resource, name: str, why: str, causes: Sequence[FieldError] = ()) -> errors.Forbidden:
     """Admission says no."""
     details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
     return errors.Forbidden(f'{plural(resource)} "{name}" is forbidden: {why}', 403, "Forbidden", details)

@@ -10,7 +10,17 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Applied, EventType, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import (
+    EVERYTHING,
+    ApplyResult,
+    EventType,
+    Identity,
+    Listing,
+    PatchType,
+    Propagation,
+    Selection,
+    WatchEvent,
+)
 from gitops_ds.model.objects import Body, Resource
 from gitops_ds.simulator import api_errors, selectors
 from gitops_ds.simulator import faults as simulator_faults
@@ -18,11 +28,11 @@ from gitops_ds.simulator.faults import (
     Count,
     Faults,
     Lag,
-    Request,
     Silence,
+    SimulatedRequest,
 )
 from gitops_ds.simulator.server import Ending, Server
-from gitops_ds.simulator.store import Change
+from gitops_ds.simulator.store import StoredChange
 
 VERSION = "v1.37.1"
 
@@ -141,10 +151,12 @@ class Client:
         late = await self._arrive("update", resource, _names(body))
         return await self._answer(self.server.replace(resource, body, self.manager), late)
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         """The object after a server-side apply; there are never warnings here."""
         late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
-        return Applied(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
+        return ApplyResult(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
@@ -187,7 +199,7 @@ class Client:
         self.count.by[counted, resource.plural if resource else ""] += 1
         await asyncio.sleep(self.habits.latency)
         now = self.server.now()
-        fault = self.faults(Request(verb, resource, *where, now, self._number, subresource, dry_run, self.user))
+        fault = self.faults(SimulatedRequest(verb, resource, *where, now, self._number, subresource, dry_run, self.user))
         if isinstance(fault, errors.ClusterError):
             raise fault
         if fault is not None and verb != "watch" and (verb in simulator_faults.READS or not fault.done):
@@ -213,13 +225,13 @@ class _Stream:
     since: int
     cut: asyncio.Event
 
-    async def run(self, habits: Habits) -> AsyncIterator[Change | None]:
+    async def run(self, habits: Habits) -> AsyncIterator[StoredChange | None]:
         """Changes, and None where a bookmark is due; ends when the time is over or the watch is cut."""
         loop = asyncio.get_running_loop()
         end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
         changes = self.server.store.changes(self.resource, self.since)
         cut = asyncio.ensure_future(self.cut.wait())
-        following: asyncio.Future[Change] | None = None
+        following: asyncio.Future[StoredChange] | None = None
         try:
             while not self.cut.is_set():
                 following = following or asyncio.ensure_future(anext(changes))
@@ -244,7 +256,7 @@ class _Stream:
             await changes.aclose()
 
 
-def _seen(change: Change, matches: selectors.Test) -> WatchEvent | None:
+def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
     """The change as a selective watch tells it: what begins to match is added, what ceases to is deleted."""
     was = change.before is not None and matches(change.before)
     now = change.type is not EventType.DELETED and matches(change.body)

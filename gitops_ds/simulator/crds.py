@@ -10,7 +10,7 @@ from typing import Any
 
 from gitops_ds.model.objects import Body, Resource
 from gitops_ds.simulator import type_schema
-from gitops_ds.simulator.type_schema import ListOf, MapOf, Scalar, Type
+from gitops_ds.simulator.type_schema import ListOf, MapOf, ScalarType, Type
 
 
 def served(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
@@ -34,7 +34,7 @@ def served(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
 def _type(schema: Mapping[str, Any]) -> Type:
     match schema.get("type"):
         case "string" | "integer" | "number" | "boolean" as name:
-            return Scalar(name)
+            return ScalarType(name)
         case "array":
             keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
             is_set = schema.get("x-kubernetes-list-type") == "set"

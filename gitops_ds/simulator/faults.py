@@ -13,7 +13,7 @@ READS = frozenset({"get", "list", "watch", "discover"})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulatedRequest:
     """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from 1).
 
     The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side apply, `discover` for what is
@@ -39,12 +39,12 @@ class Silence:
     done: bool = False
 
 
-Fault = errors.ClusterError | Silence
-Faults = Callable[[Request], Fault | None]
+RequestFault = errors.ClusterError | Silence
+Faults = Callable[[SimulatedRequest], RequestFault | None]
 Lag = Callable[[Resource], float]  # seconds by which a watch of that kind is late with its next event
 
 
-def none(_: Request) -> Fault | None:
+def none(_: SimulatedRequest) -> RequestFault | None:
     """Everything goes well."""
     return None
 

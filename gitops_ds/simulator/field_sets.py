@@ -16,15 +16,15 @@ from gitops_ds.simulator.type_schema import (
     ListOf,
     MapOf,
     Opaque,
-    Scalar,
+    ScalarType,
     Struct,
     Structures,
     Type,
 )
 
-Path = tuple[str, ...]
-Fields = frozenset[Path]
-NONE: Fields = frozenset()
+FieldPath = tuple[str, ...]
+FieldSet = frozenset[FieldPath]
+NONE: FieldSet = frozenset()
 
 
 class KeyMissing(ValueError):
@@ -32,15 +32,15 @@ class KeyMissing(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """The fields that only the new object has, only the old one, or both with other values."""
 
-    added: Fields
-    removed: Fields
-    modified: Fields
+    added: FieldSet
+    removed: FieldSet
+    modified: FieldSet
 
 
-def encode(fields: Fields) -> dict[str, Any]:
+def encode(fields: FieldSet) -> dict[str, Any]:
     """The `fieldsV1` of managedFields."""
     root: dict[str, Any] = {}
     inner = {path[:n] for path in fields for n in range(1, len(path))}
@@ -53,11 +53,11 @@ def encode(fields: Fields) -> dict[str, Any]:
     return root
 
 
-def decode(encoded: Mapping[str, Any]) -> Fields:
+def decode(encoded: Mapping[str, Any]) -> FieldSet:
     """The paths of a `fieldsV1`."""
-    found: list[Path] = []
+    found: list[FieldPath] = []
 
-    def walk(value: Mapping[str, Any], path: Path) -> None:
+    def walk(value: Mapping[str, Any], path: FieldPath) -> None:
         for step, below in value.items():
             if step == ".":
                 found.append(path)
@@ -70,7 +70,7 @@ def decode(encoded: Mapping[str, Any]) -> Fields:
     return frozenset(found)
 
 
-def show(path: Path) -> str:
+def show(path: FieldPath) -> str:
     """As the API server's messages show it: `.spec.template.spec.containers[name="c"].image`."""
     shown = ""
     for step in path:
@@ -90,9 +90,9 @@ class Schema:
     def __init__(self, structures: Structures) -> None:
         self._structures = structures
 
-    def of(self, type: Type, value: Any) -> Fields:
+    def of(self, type: Type, value: Any) -> FieldSet:
         """The fields that a configuration states, as an applier owns them."""
-        found: set[Path] = set()
+        found: set[FieldPath] = set()
         self._collect(type, value, (), found)
         return frozenset(found)
 
@@ -105,7 +105,7 @@ class Schema:
             return [Schema.copy(item) for item in value]
         return value
 
-    def _collect(self, type: Type, value: Any, path: Path, found: set[Path]) -> None:
+    def _collect(self, type: Type, value: Any, path: FieldPath, found: set[FieldPath]) -> None:
         if _is_leaf(type, value):
             found.add(path)
         elif isinstance(type, ListOf):
@@ -125,16 +125,16 @@ class Schema:
             return self._structures.fields(type).get(name, type_schema.FREE)
         return type.element if isinstance(type, MapOf) else type_schema.FREE
 
-    def compare(self, type: Type, old: Any, new: Any) -> Difference:
+    def compare(self, type: Type, old: Any, new: Any) -> FieldDifference:
         """How `new` differs from `old`."""
-        added: set[Path] = set()
-        removed: set[Path] = set()
-        modified: set[Path] = set()
+        added: set[FieldPath] = set()
+        removed: set[FieldPath] = set()
+        modified: set[FieldPath] = set()
 
-        def leaf(before: Any, after: Any, path: Path) -> None:
+        def leaf(before: Any, after: Any, path: FieldPath) -> None:
             (added if before is None else removed if after is None else modified).add(path)
 
-        def walk(type: Type, before: Any, after: Any, path: Path) -> None:
+        def walk(type: Type, before: Any, after: Any, path: FieldPath) -> None:
             if before is after or (before is not None and before == after):
                 return
             if not before and not after and (isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list))):
@@ -151,7 +151,7 @@ class Schema:
                 leaf(before, after, path)
 
         walk(type, old, new, ())
-        return Difference(frozenset(added), frozenset(removed), frozenset(modified))
+        return FieldDifference(frozenset(added), frozenset(removed), frozenset(modified))
 
     def _pairs(self, type: Type, before: Any, after: Any) -> Iterable[tuple[str, Type, Any, Any]]:
         if isinstance(type, ListOf):
@@ -196,9 +196,9 @@ class Schema:
                 shared.pop(0)
         return list(merged.values())
 
-    def without(self, type: Type, value: Any, gone: Fields) -> Any:
+    def without(self, type: Type, value: Any, gone: FieldSet) -> Any:
         """`value` without these fields, each with all that is below it; a map or list left empty goes too (None)."""
-        by_step: dict[str, set[Path]] = {}
+        by_step: dict[str, set[FieldPath]] = {}
         for path in gone:
             by_step.setdefault(path[0], set()).add(path[1:])
         kept: Any
@@ -220,7 +220,7 @@ class Schema:
                     kept[name] = left
         return kept or None
 
-    def with_parents(self, type: Type, fields: Fields) -> Fields:
+    def with_parents(self, type: Type, fields: FieldSet) -> FieldSet:
         """The set, and the named fields of structs that lie above its members."""
         found = set(fields)
         for path in fields:
@@ -267,7 +267,7 @@ def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
 def _is_leaf(type: Type, value: Any) -> bool:
     """Whether a value is owned as one."""
     match type:
-        case Scalar():
+        case ScalarType():
             return True
         case Opaque():
             return type.atomic or not _is_map(value)

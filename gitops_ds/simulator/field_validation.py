@@ -12,7 +12,7 @@ from gitops_ds.simulator.type_schema import (
     ListOf,
     MapOf,
     Opaque,
-    Scalar,
+    ScalarType,
     Struct,
     Structures,
     Type,
@@ -42,7 +42,7 @@ def _faults(structures: Structures, type: Type, value: Any, place: str) -> Itera
     match type:
         case Opaque():
             return
-        case Scalar(name):
+        case ScalarType(name):
             wanted = _EXPECTED[name]
             if not isinstance(value, wanted) or (isinstance(value, bool) and name != "boolean"):
                 yield f"{place}: {_type_fault(name, value)}"

@@ -12,7 +12,7 @@ from gitops_ds import errors
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import NAMESPACE, Body, Resource
 from gitops_ds.simulator.server import FOREGROUND, ORPHAN, Server
-from gitops_ds.simulator.store import Change
+from gitops_ds.simulator.store import StoredChange
 
 _Place = tuple[Resource, str, str]  # resource, namespace, name
 
@@ -27,7 +27,7 @@ class Garbage:
         self._owners: dict[_Place, frozenset[str]] = {}
         self._ending: set[str] = set()  # namespaces
 
-    def saw(self, resource: Resource, change: Change) -> None:
+    def saw(self, resource: Resource, change: StoredChange) -> None:
         """One change of any kind."""
         metadata = change.body["metadata"]
         place = (resource, metadata.get("namespace", ""), metadata["name"])

@@ -19,7 +19,7 @@ from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.simulator import conditions
 from gitops_ds.simulator.server import Ending, Server
-from gitops_ds.simulator.store import Change
+from gitops_ds.simulator.store import StoredChange
 
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0  # seconds between restarts of a container that ends again and again
 _Name = tuple[str, str]
@@ -34,7 +34,7 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PodFault:
     """Images and nodes by shell pattern, and their trouble."""
 
     image: str
@@ -54,7 +54,7 @@ class Behaviour:
     stop: float = 1.0
     crash_after: float = 2.0
     jitter: float = 0.0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PodFault, ...] = ()
 
     def trouble(self, pod: Body) -> tuple[str, Trouble] | None:
         """The first container of the pod that has a trouble, and which."""
@@ -93,7 +93,7 @@ class Kubelets:
     _pulled: set[tuple[str, str]] = field(default_factory=set)
     _addresses: int = 0
 
-    def saw_pod(self, change: Change) -> None:
+    def saw_pod(self, change: StoredChange) -> None:
         """A pod came, went or changed."""
         metadata = change.body["metadata"]
         uid = metadata["uid"]

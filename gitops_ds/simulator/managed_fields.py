@@ -12,7 +12,7 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.model.objects import Body
 from gitops_ds.simulator import field_sets
-from gitops_ds.simulator.field_sets import Fields, Schema
+from gitops_ds.simulator.field_sets import FieldSet, Schema
 from gitops_ds.simulator.type_schema import Struct
 
 # Nobody owns what the server itself writes.
@@ -53,14 +53,14 @@ class Manager:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManagerEntry:
     """What a manager owns, and since when it is so."""
 
-    fields: Fields
+    fields: FieldSet
     time: str
 
 
-Managers = Mapping[Manager, Entry]
+Managers = Mapping[Manager, ManagerEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class Write:
     ignored: frozenset[str] = frozenset()
 
 
-def read(body: Body) -> dict[Manager, Entry]:
+def read(body: Body) -> dict[Manager, ManagerEntry]:
     """The managers of an object."""
     found = {}
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         manager = Manager(
             entry.get("manager", ""), entry.get("operation", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
         )
-        found[manager] = Entry(field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", ""))
+        found[manager] = ManagerEntry(field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", ""))
     return found
 
 
@@ -116,7 +116,7 @@ def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> l
     difference = schema.compare(write.type, _plain(old or {}, write), _plain(new, write))
     taken = (difference.added | difference.modified) - _SYSTEM
     after = _without(managers, write, taken | difference.removed)
-    mine = after.get(write.manager, Entry(field_sets.NONE, write.time))
+    mine = after.get(write.manager, ManagerEntry(field_sets.NONE, write.time))
     _put(after, write, (mine.fields - difference.removed) | taken, changed=bool(taken))
     return show(after)
 
@@ -132,7 +132,7 @@ def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: b
     stated = _plain(config, write)
     if live and not managers:
         first = Manager(_BEFORE, "Update", write.manager.api_version)
-        managers[first] = Entry(schema.compare(write.type, {}, before).added - _SYSTEM, write.time)
+        managers[first] = ManagerEntry(schema.compare(write.type, {}, before).added - _SYSTEM, write.time)
     last = managers[write.manager].fields if write.manager in managers else field_sets.NONE
     mine = schema.of(write.type, stated) - _SYSTEM
     merged: dict[str, Any] = schema.merge(write.type, before, stated)
@@ -158,24 +158,24 @@ def _plain(body: Body, write: Write | None = None) -> dict[str, Any]:
     return {**reached, "metadata": metadata}
 
 
-def _without(managers: Managers, write: Write, lost: Fields) -> dict[Manager, Entry]:
+def _without(managers: Managers, write: Write, lost: FieldSet) -> dict[Manager, ManagerEntry]:
     after = {}
     for manager, entry in managers.items():
         if manager == write.manager:
             after[manager] = entry
         elif kept := entry.fields - lost:
-            after[manager] = entry if kept == entry.fields else Entry(kept, write.time)
+            after[manager] = entry if kept == entry.fields else ManagerEntry(kept, write.time)
     return after
 
 
-def _put(managers: dict[Manager, Entry], write: Write, owned: Fields, changed: bool) -> None:
+def _put(managers: dict[Manager, ManagerEntry], write: Write, owned: FieldSet, changed: bool) -> None:
     """The writer's entry; its time is that of its last write that changed something (apimachinery, managedfieldsupdater.go)."""
     known = managers.pop(write.manager, None)
     if owned:
-        managers[write.manager] = known if known and known.fields == owned and not changed else Entry(owned, write.time)
+        managers[write.manager] = known if known and known.fields == owned and not changed else ManagerEntry(owned, write.time)
 
 
-def _refuse(managers: Managers, writer: Manager, taken: Fields) -> None:
+def _refuse(managers: Managers, writer: Manager, taken: FieldSet) -> None:
     clashes: dict[str, list[str]] = {}
     for manager, entry in sorted(managers.items()):
         if manager != writer and (clash := entry.fields & taken):

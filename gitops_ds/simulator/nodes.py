@@ -18,7 +18,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import NODE, POD, Body
 from gitops_ds.simulator import conditions
 from gitops_ds.simulator.server import Ending, Server
-from gitops_ds.simulator.store import Change
+from gitops_ds.simulator.store import StoredChange
 
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -84,7 +84,7 @@ class Lifecycle:
         self._cancel(node)
         self.tell(node, "True", "KubeletReady")
 
-    def saw_node(self, change: Change) -> None:
+    def saw_node(self, change: StoredChange) -> None:
         """A node came, went or changed."""
         name = change.body["metadata"]["name"]
         if change.type is EventType.DELETED:
@@ -113,7 +113,7 @@ class Lifecycle:
             kept += [_taint(key, "NoSchedule"), _taint(key, "NoExecute")]
         return kept
 
-    def saw_pod(self, change: Change) -> None:
+    def saw_pod(self, change: StoredChange) -> None:
         """A pod came, went or changed."""
         pod = change.body
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")

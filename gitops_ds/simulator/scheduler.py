@@ -13,12 +13,12 @@ from gitops_ds.apimachinery import capacity, node_eligibility, nodes, pods
 from gitops_ds.apimachinery.capacity import Amounts, Port
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Room
+from gitops_ds.model.decision import FreeCapacity
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.simulator import conditions
 from gitops_ds.simulator.server import Server
-from gitops_ds.simulator.store import Change
+from gitops_ds.simulator.store import StoredChange
 
 NAME = "default-scheduler"
 _Name = tuple[str, str]
@@ -43,7 +43,7 @@ class Scheduler:
         self._waiting: dict[_Name, Body] = {}
         self._due: dict[_Name, None] = {}
 
-    def saw_node(self, change: Change) -> None:
+    def saw_node(self, change: StoredChange) -> None:
         """A node came, went or changed."""
         name = change.body["metadata"]["name"]
         if change.type is EventType.DELETED:
@@ -55,7 +55,7 @@ class Scheduler:
             self._nodes[name] = now
             self._retry(name)
 
-    def saw_pod(self, change: Change) -> None:
+    def saw_pod(self, change: StoredChange) -> None:
         """A pod came, went or changed."""
         metadata, spec = change.body["metadata"], change.body["spec"]
         name = (metadata["namespace"], metadata["name"])
@@ -142,4 +142,4 @@ class Scheduler:
         load = self._loads.get(name, _Load())
         free = {resource: amount - load.used[resource] for resource, amount in room.items()}
         taken = tuple(port for port, count in load.ports.items() if count > 0)
-        return capacity.misfit(capacity.requested(body["spec"]), capacity.host_ports(body["spec"]), Room(free, taken))
+        return capacity.misfit(capacity.requested(body["spec"]), capacity.host_ports(body["spec"]), FreeCapacity(free, taken))

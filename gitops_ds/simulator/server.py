@@ -25,7 +25,7 @@ from gitops_ds.simulator import (
 )
 from gitops_ds.simulator.field_sets import Schema
 from gitops_ds.simulator.managed_fields import Manager, Write
-from gitops_ds.simulator.store import Store
+from gitops_ds.simulator.store import ObjectStore
 from gitops_ds.simulator.type_schema import Structures
 
 FOREGROUND = "foregroundDeletion"
@@ -48,7 +48,7 @@ class Server:
     """The state of one simulated cluster. `now` gives seconds since 1970, `seed` the uids, `history` changes of a kind are kept."""
 
     def __init__(self, now: Callable[[], float], seed: int = 1, history: int = 10_000) -> None:
-        self.now, self.store = now, Store(history)
+        self.now, self.store = now, ObjectStore(history)
         self.structures: Structures = type_schema.builtin().copy()
         self.schema = Schema(self.structures)
         self._seed, self._made = seed, 0
@@ -131,7 +131,9 @@ class Server:
         if found is None:
             raise api_errors.not_found(NAMESPACE, namespace)
         if "deletionTimestamp" in found["metadata"]:
-            cause = api_errors.Cause("metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated")
+            cause = api_errors.FieldError(
+                "metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated"
+            )
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise api_errors.forbidden(resource, name, why, [cause])
 

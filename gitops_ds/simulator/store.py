@@ -16,7 +16,7 @@ Name = tuple[str, str]  # namespace, name
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoredChange:
     """Something happened to an object: `body` is what it is now (or was, when deleted), `before` what it was."""
 
     version: int
@@ -30,7 +30,7 @@ class _Table:
     """One kind: its objects, its latest changes (the numbers of those forgotten run on), and who waits for the next."""
 
     objects: dict[Name, Body] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StoredChange] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     forgotten: int = 0
     forgotten_version: int = 0
@@ -45,7 +45,7 @@ class Backup:
     objects: dict[tuple[str, str], dict[Name, Body]]
 
 
-class Store:
+class ObjectStore:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
     `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a
@@ -55,7 +55,7 @@ class Store:
     def __init__(self, history: int) -> None:
         self.version = 0
         self._history = history
-        self.listener: Callable[[Resource, Change], None] = lambda resource, change: None
+        self.listener: Callable[[Resource, StoredChange], None] = lambda resource, change: None
         self._tables: dict[tuple[str, str], _Table] = {}
 
     def _table(self, resource: Resource) -> _Table:
@@ -78,7 +78,7 @@ class Store:
         before = table.objects.get(name)
         stored = self._stamped(body)
         table.objects[name] = stored
-        self._tell(resource, Change(self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before))
+        self._tell(resource, StoredChange(self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before))
         return stored
 
     def remove(self, resource: Resource, body: Body) -> Body:
@@ -87,14 +87,14 @@ class Store:
         table = self._table(resource)
         before = table.objects.pop((metadata.get("namespace", ""), metadata["name"]))
         last = self._stamped(body)
-        self._tell(resource, Change(self.version, EventType.DELETED, last, before))
+        self._tell(resource, StoredChange(self.version, EventType.DELETED, last, before))
         return last
 
     def _stamped(self, body: Body) -> dict[str, Any]:
         self.version += 1
         return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
 
-    def _tell(self, resource: Resource, change: Change) -> None:
+    def _tell(self, resource: Resource, change: StoredChange) -> None:
         table = self._table(resource)
         table.changes.append(change)
         table.versions.append(self.version)
@@ -134,9 +134,9 @@ class Store:
                 was, now = before.get(name), table.objects.get(name)
                 if was is not now:
                     type = EventType.DELETED if now is None else EventType.ADDED if was is None else EventType.MODIFIED
-                    self.listener(resources(kind), Change(self.version, type, now or was or {}, was))
+                    self.listener(resources(kind), StoredChange(self.version, type, now or was or {}, was))
 
-    async def changes(self, resource: Resource, since: int) -> AsyncGenerator[Change, None]:
+    async def changes(self, resource: Resource, since: int) -> AsyncGenerator[StoredChange, None]:
         """What happens after the version `since`, without end. Raises Expired where that is no longer known."""
         table = self._table(resource)
         if since < table.forgotten_version:

@@ -17,7 +17,7 @@ from gitops_ds.model.objects import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarType:
     """One value: string, integer, number, boolean, intOrString or quantity."""
 
     name: str
@@ -56,7 +56,7 @@ class Struct:
     atomic: bool = False
 
 
-Type = Scalar | Opaque | ListOf | MapOf | Struct
+Type = ScalarType | Opaque | ListOf | MapOf | Struct
 
 ATOMIC = Opaque(atomic=True)
 FREE = Opaque(atomic=False)
@@ -92,8 +92,8 @@ class Structures:
         """Serves one more kind."""
         name = f"{resource.api_version}/{resource.kind}"
         self._fields[name] = {
-            "apiVersion": Scalar("string"),
-            "kind": Scalar("string"),
+            "apiVersion": ScalarType("string"),
+            "kind": ScalarType("string"),
             "metadata": Struct("apis.meta.v1.ObjectMeta"),
             **fields,
         }
@@ -120,7 +120,7 @@ def _type(encoded: Any) -> Type:
     if encoded == "any":
         return ATOMIC
     if isinstance(encoded, str):
-        return Scalar(encoded)
+        return ScalarType(encoded)
     if "ref" in encoded:
         return Struct(encoded["ref"], encoded.get("atomic", False))
     if "map" in encoded:

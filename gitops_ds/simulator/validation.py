@@ -13,7 +13,7 @@ from typing import Any
 from gitops_ds.apimachinery import label_selector
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD, SECRET, Body, Resource
 from gitops_ds.simulator import api_errors
-from gitops_ds.simulator.api_errors import Cause
+from gitops_ds.simulator.api_errors import FieldError
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -54,7 +54,7 @@ def check(resource: Resource, old: Body | None, new: Body) -> None:
         raise api_errors.invalid(resource, str(new["metadata"].get("name") or ""), causes)
 
 
-def _metadata(resource: Resource, body: Body) -> Iterator[Cause]:
+def _metadata(resource: Resource, body: Body) -> Iterator[FieldError]:
     metadata = body["metadata"]
     name = metadata.get("name") or ""
     if not name:
@@ -67,7 +67,7 @@ def _metadata(resource: Resource, body: Body) -> Iterator[Cause]:
     yield from _owners(metadata.get("ownerReferences") or ())
 
 
-def _owners(references: Sequence[Body]) -> Iterator[Cause]:
+def _owners(references: Sequence[Body]) -> Iterator[FieldError]:
     """At most one owner is the controller (ValidateOwnerReferences in apimachinery)."""
     first, *more = [f"{ref.get('kind')}/{ref.get('name')}" for ref in references if ref.get("controller")] or [""]
     for other in more:
@@ -75,7 +75,7 @@ def _owners(references: Sequence[Body]) -> Iterator[Cause]:
         yield api_errors.invalid_value("metadata.ownerReferences", references, says)
 
 
-def labels(given: Mapping[str, Any], field: str) -> Iterator[Cause]:
+def labels(given: Mapping[str, Any], field: str) -> Iterator[FieldError]:
     """The faults of a set of labels."""
     for key, value in sorted(given.items()):
         part = key.rpartition("/")[2]
@@ -89,7 +89,7 @@ def labels(given: Mapping[str, Any], field: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(field, value, "must be no more than 63 bytes")
 
 
-def _by_kind(resource: Resource, old: Body | None, new: Body) -> Iterator[Cause]:
+def _by_kind(resource: Resource, old: Body | None, new: Body) -> Iterator[FieldError]:
     if resource == DAEMONSET:
         yield from _daemonset(old, new)
     elif resource == POD:
@@ -100,7 +100,7 @@ def _by_kind(resource: Resource, old: Body | None, new: Body) -> Iterator[Cause]
         yield from _immutable_data(old, new)
 
 
-def _daemonset(old: Body | None, new: Body) -> Iterator[Cause]:
+def _daemonset(old: Body | None, new: Body) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     selector, template = spec.get("selector"), spec.get("template") or {}
     given = (template.get("metadata") or {}).get("labels") or {}
@@ -122,7 +122,7 @@ def _daemonset(old: Body | None, new: Body) -> Iterator[Cause]:
     yield from _strategy(spec.get("updateStrategy") or {})
 
 
-def _strategy(strategy: Body) -> Iterator[Cause]:
+def _strategy(strategy: Body) -> Iterator[FieldError]:
     field = "spec.updateStrategy"
     rolling = strategy.get("rollingUpdate")
     match strategy.get("type", "RollingUpdate"):
@@ -147,7 +147,7 @@ def _strategy(strategy: Body) -> Iterator[Cause]:
         yield api_errors.required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
-def _share(value: Any, field: str) -> Iterator[Cause]:
+def _share(value: Any, field: str) -> Iterator[FieldError]:
     if isinstance(value, int):
         if value < 0:
             yield api_errors.invalid_value(field, value, "must be greater than or equal to 0")
@@ -163,7 +163,7 @@ def _number(value: Any) -> int:
     return int(value[:-1]) if _PERCENT.fullmatch(value) else 0
 
 
-def _containers(pod: Body, field: str) -> Iterator[Cause]:
+def _containers(pod: Body, field: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     if not pod.get("containers"):
         yield api_errors.required(f"{field}.containers")
@@ -183,18 +183,18 @@ def _containers(pod: Body, field: str) -> Iterator[Cause]:
             yield from _mounts(pod, container, place)
 
 
-def _mounts(pod: Body, container: Body, place: str) -> Iterator[Cause]:
+def _mounts(pod: Body, container: Body, place: str) -> Iterator[FieldError]:
     volumes = {volume.get("name") for volume in pod.get("volumes") or ()}
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if (name := mount.get("name") or "") not in volumes:
-            yield Cause(f"{place}.volumeMounts[{index}].name", "FieldValueNotFound", f"Not found: {api_errors.text(name)}")
+            yield FieldError(f"{place}.volumeMounts[{index}].name", "FieldValueNotFound", f"Not found: {api_errors.text(name)}")
 
 
 # https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
 _POD_MAY_CHANGE = {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "nodeName", "schedulingGates"}
 
 
-def _pod(old: Body | None, new: Body) -> Iterator[Cause]:
+def _pod(old: Body | None, new: Body) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     yield from _containers(spec, "spec")
     if old is None or old.get("spec") == spec:
@@ -218,7 +218,7 @@ def _without_images(name: str, value: Any) -> Any:
     return [{k: v for k, v in container.items() if k != "image"} for container in value]
 
 
-def _revision(old: Body | None, new: Body) -> Iterator[Cause]:
+def _revision(old: Body | None, new: Body) -> Iterator[FieldError]:
     if new.get("data") is None:
         yield api_errors.required("data", "data is mandatory")
     if (number := new.get("revision", 0)) < 0:
@@ -227,7 +227,7 @@ def _revision(old: Body | None, new: Body) -> Iterator[Cause]:
         yield api_errors.invalid_value("data", new.get("data"), _IMMUTABLE)
 
 
-def _immutable_data(old: Body, new: Body) -> Iterator[Cause]:
+def _immutable_data(old: Body, new: Body) -> Iterator[FieldError]:
     if not old.get("immutable"):
         return
     says = "field is immutable when `immutable` is set"

@@ -21,7 +21,7 @@ from gitops_ds.model import (
     signatures,
     source_status,
 )
-from gitops_ds.model.decision import Action, Cause, CreatePod, DeletePod, HealthState
+from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, HealthState
 from gitops_ds.model.events import agents, base, leader_election
 from gitops_ds.model.events.agents import Loss
 from gitops_ds.model.events.base import Record
@@ -39,7 +39,7 @@ COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class InvolvedObject:
     """The object that an event stands on."""
 
     api_version: str
@@ -50,10 +50,10 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KubeEvent:
     """An event on an object: its reason, its message, and whether somebody should look."""
 
-    about: About
+    about: InvolvedObject
     reason: str
     message: str
     warning: bool = False
@@ -63,37 +63,37 @@ class Told:
 class Reporter:
     """Turns records into events; the deployer's stand on its `state`. It remembers the UIDs of the DaemonSets it heard of."""
 
-    state: About | None = None
+    state: InvolvedObject | None = None
     _uids: dict[Key, str] = field(default_factory=dict)
 
-    def told(self, heard: Record) -> tuple[Told, ...]:
+    def told(self, heard: Record) -> tuple[KubeEvent, ...]:
         """The events of a record; none for what the log alone keeps."""
         match heard:
             case base.Decided(daemonset=key, decision=decision, seen=seen, performed=True):
                 self._uids[key] = seen.daemonset.uid
                 about = self._about(key)
-                complaint = (Told(about, "SelectingAll", decision.complaint, warning=True),) if decision.complaint else ()
+                complaint = (KubeEvent(about, "SelectingAll", decision.complaint, warning=True),) if decision.complaint else ()
                 ended = (_found(action, about) for action in decision.actions if _has_ended(action))
                 return (*complaint, *ended, *(_misfit(*one, about) for one in decision.unplaced.items()))
             case base.Performed(daemonset=key, action=CreatePod(), object=pod):
-                return (Told(self._about(key), "SuccessfulCreate", f"Created pod: {pod.name}"),)
+                return (KubeEvent(self._about(key), "SuccessfulCreate", f"Created pod: {pod.name}"),)
             case base.Performed(daemonset=key, action=DeletePod(), object=pod):
-                return (Told(self._about(key), "SuccessfulDelete", f"Deleted pod: {pod.name}"),)
+                return (KubeEvent(self._about(key), "SuccessfulDelete", f"Deleted pod: {pod.name}"),)
             case base.ActionFailed(daemonset=key, action=action, error=error):
                 reason, doing = _FAILURES.get(type(action), ("FailedHistory", "writing the history"))
-                return (Told(self._about(key), reason, f"Error {doing}: {error.said}", warning=True),)
+                return (KubeEvent(self._about(key), reason, f"Error {doing}: {error.said}", warning=True),)
             case agents.Standing(daemonset=key, uid=uid):
-                found = stands(heard, About(DAEMONSET.api_version, key.kind, key.namespace, key.name, uid))
+                found = stands(heard, InvolvedObject(DAEMONSET.api_version, key.kind, key.namespace, key.name, uid))
                 return (found,) if found else ()
             case leader_election.LeaderElected(namespace=namespace, lease=lease, me=me) if self.state is None:
-                about = About(LEASE.api_version, LEASE.kind, namespace, lease)
-                return (Told(about, "LeaderElected", f"{me} leads"),)
+                about = InvolvedObject(LEASE.api_version, LEASE.kind, namespace, lease)
+                return (KubeEvent(about, "LeaderElected", f"{me} leads"),)
             case _:
                 found = deployed(heard, self.state) if self.state else None
                 return (found,) if found else ()
 
-    def _about(self, key: Key) -> About:
-        return About(DAEMONSET.api_version, key.kind, key.namespace, key.name, self._uids.get(key, ""))
+    def _about(self, key: Key) -> InvolvedObject:
+        return InvolvedObject(DAEMONSET.api_version, key.kind, key.namespace, key.name, self._uids.get(key, ""))
 
 
 # Told as by Kubernetes' own controller, under its name.
@@ -107,43 +107,43 @@ _FAILURES: dict[type, tuple[str, str]] = {CreatePod: ("FailedCreate", "creating"
 
 
 def _has_ended(action: Action) -> TypeGuard[DeletePod]:
-    return isinstance(action, DeletePod) and action.cause in (Cause.FAILED, Cause.SUCCEEDED)
+    return isinstance(action, DeletePod) and action.cause in (DeleteCause.FAILED, DeleteCause.SUCCEEDED)
 
 
-def _found(action: DeletePod, about: About) -> Told:
+def _found(action: DeletePod, about: InvolvedObject) -> KubeEvent:
     pod = f"daemon pod {action.key.namespace}/{action.key.name} on node {action.node}"
-    if action.cause is Cause.FAILED:
-        return Told(about, "FailedDaemonPod", f"Found failed {pod}, will try to kill it", warning=True)
-    return Told(about, "SucceededDaemonPod", f"Found succeeded {pod}, will try to delete it")
+    if action.cause is DeleteCause.FAILED:
+        return KubeEvent(about, "FailedDaemonPod", f"Found failed {pod}, will try to kill it", warning=True)
+    return KubeEvent(about, "SucceededDaemonPod", f"Found succeeded {pod}, will try to delete it")
 
 
-def _misfit(node: str, reason: str, about: About) -> Told:
-    return Told(about, "FailedPlacement", f"failed to place pod on {node!r}: {reason}", warning=True)
+def _misfit(node: str, reason: str, about: InvolvedObject) -> KubeEvent:
+    return KubeEvent(about, "FailedPlacement", f"failed to place pod on {node!r}: {reason}", warning=True)
 
 
-def stands(heard: agents.Standing, about: About) -> Told | None:
+def stands(heard: agents.Standing, about: InvolvedObject) -> KubeEvent | None:
     """The event of how an agent stands, on its DaemonSet: one a rollout and one a trouble, never one a pod."""
     match heard:
         case agents.CommitArrived(commit=commit, subject=subject):
-            return Told(about, "Applied", f"{short(commit)} {subject}".rstrip())
+            return KubeEvent(about, "Applied", f"{short(commit)} {subject}".rstrip())
         case agents.RolloutStarted(commit=commit, revision=revision, nodes=nodes):
-            return Told(
+            return KubeEvent(
                 about,
                 "RolloutStarted",
                 f"{short(commit)}: revision {revision}; {counted(nodes, 'node runs', 'nodes run')} an earlier one",
             )
         case agents.RolloutCompleted(commit=commit, revision=revision, nodes=nodes, seconds=seconds):
             message = f"{short(commit)}: revision {revision} runs on {counted(nodes, 'node')}, after {seconds:.0f} s"
-            return Told(about, "RolloutCompleted", message)
+            return KubeEvent(about, "RolloutCompleted", message)
         case agents.RolloutFailed(commit=commit, revision=revision, message=message):
-            return Told(about, "RolloutFailed", f"{short(commit)}: revision {revision}: {message}", warning=True)
+            return KubeEvent(about, "RolloutFailed", f"{short(commit)}: revision {revision}: {message}", warning=True)
         case agents.CoverageLost(losses=losses, of=of):
-            return Told(about, "CoverageLost", losses_in_words(losses, of), warning=True)
+            return KubeEvent(about, "CoverageLost", losses_in_words(losses, of), warning=True)
         case agents.HealthChanged(before=before, health=health) if before is not None:
             if health.state is HealthState.DEGRADED:
-                return Told(about, "Degraded", health.message, warning=True)
+                return KubeEvent(about, "Degraded", health.message, warning=True)
             recovered = health.state is HealthState.HEALTHY and before in (HealthState.DEGRADED, HealthState.FAILED)
-            return Told(about, "Recovered", health.message) if recovered else None
+            return KubeEvent(about, "Recovered", health.message) if recovered else None
         case _:
             return None
 
@@ -157,75 +157,81 @@ def losses_in_words(losses: Sequence[Loss], of: int) -> str:
     return f"{len(losses)} of {of} nodes lost their agent without a commit: {'; '.join(said)}{more}"
 
 
-def deployed(heard: Record, state: About) -> Told | None:
+def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
     """The deployer's event for a record, None for what the log alone keeps."""
     match heard:
         case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
             message = f"the branch was rewritten; it now is {short(commit)} {subject!r} by {author}"
-            return Told(state, "HistoryRewritten", message, warning=True)
+            return KubeEvent(state, "HistoryRewritten", message, warning=True)
         case deployment.NewCommit(commit=commit, subject=subject, author=author):
-            return Told(state, "NewCommit", f"{short(commit)} {subject!r} by {author}")
+            return KubeEvent(state, "NewCommit", f"{short(commit)} {subject!r} by {author}")
         case deployment.CommitRejected(commit=commit, findings=findings):
-            return Told(state, "CommitRejected", f"{short(commit)} is not applied: {report.line_of(findings[0])}", warning=True)
+            return KubeEvent(
+                state, "CommitRejected", f"{short(commit)} is not applied: {report.line_of(findings[0])}", warning=True
+            )
         case signatures.SourceVerified(commit=commit, signer=signer):
-            return Told(state, "SourceVerified", f"{short(commit)} is signed by {signer}")
+            return KubeEvent(state, "SourceVerified", f"{short(commit)} is signed by {signer}")
         case signatures.VerificationFailed(message=message):
-            return Told(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
+            return KubeEvent(state, "VerificationFailed", f"{message}; the last good commit stays", warning=True)
         case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
             pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNING]
             if pruning:
-                return Told(state, "PruneRefused", "; ".join(pruning), warning=True)
-            whole = Told(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written")
+                return KubeEvent(state, "PruneRefused", "; ".join(pruning), warning=True)
+            whole = KubeEvent(state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written")
             return whole if writes and heard.whole else None
         case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if refusal.guard not in PRUNING:
             reason = guards.of(refusal.guard).reason
-            return Told(state, reason, refusal.message, warning=guards.of(refusal.guard).stuck) if reason else None
+            return KubeEvent(state, reason, refusal.message, warning=guards.of(refusal.guard).stuck) if reason else None
         case source_status.SourceChanged():
             return _source(heard, state)
         case deployment.DriftFact(object=key, drifted=drifted, words=words):
-            about = About(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
+            about = (
+                InvolvedObject(DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid) if key.is_daemonset else state
+            )
             name = "" if key.is_daemonset else f"{key}: "
-            return Told(about, type(heard).__name__, f"{name}{words}", warning=not isinstance(heard, deployment.DriftCorrected))
+            return KubeEvent(
+                about, type(heard).__name__, f"{name}{words}", warning=not isinstance(heard, deployment.DriftCorrected)
+            )
         case deployment.PassFailed(message=message):
-            return Told(state, "PassFailed", message, warning=True)
+            return KubeEvent(state, "PassFailed", message, warning=True)
         case _:
             return _steered(heard, state)
 
 
-def _steered(heard: Record, state: About) -> Told | None:
+def _steered(heard: Record, state: InvolvedObject) -> KubeEvent | None:
     match heard:
         case control_requests.CommitHeld(commit=commit, reason=reason):
-            return Told(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
+            return KubeEvent(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
         case control_requests.Suspended(commit=commit, changes=changes):
-            return Told(state, "Suspended", f"{counted(changes, 'change')} of {(commit or '')[:12]} not applied")
+            return KubeEvent(state, "Suspended", f"{counted(changes, 'change')} of {(commit or '')[:12]} not applied")
         case control_requests.Resumed():
-            return Told(state, "Resumed", "changes are written again")
+            return KubeEvent(state, "Resumed", "changes are written again")
         case _:
             return None
 
 
-def _source(heard: source_status.SourceChanged, state: About) -> Told | None:
+def _source(heard: source_status.SourceChanged, state: InvolvedObject) -> KubeEvent | None:
     """Only what no other event reports: a commit that is applied in part, and the end of trouble."""
     reason, message = source_status.EFFECTS[heard.status.condition].reason, heard.status.message
     match heard.status.condition:
         case Condition.PARTLY_APPLIED:
-            return Told(state, reason, message, warning=True)
+            return KubeEvent(state, reason, message, warning=True)
         case Condition.SUSPENDED if heard.status.agents_suspended:  # the record Suspended reports a whole repository
-            return Told(state, reason, message)
+            return KubeEvent(state, reason, message)
         case Condition.SYNCED if heard.recovered:
-            return Told(state, reason, message)
+            return KubeEvent(state, reason, message)
         case _:
             return None
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EventSeries:
     """An event to be written: anew where `count` is 1, else the same again. `first` and `last` are seconds since 1970.
 
     `id` is its own, and stays the same as it comes again.
     """
 
-    told: Told
+    told: KubeEvent
     id: str
     count: int
     first: float
@@ -241,14 +247,14 @@ class _Alike:
 
 
 @dataclass(slots=True)
-class Condenser:
+class EventCorrelator:
     """Joins what is told again and again, and cuts short who talks too much."""
 
-    _alike: dict[tuple[About, str], _Alike] = field(default_factory=dict)
-    _entries: dict[Told, Entry] = field(default_factory=dict)
-    _full_at: dict[About, float] = field(default_factory=dict)
+    _alike: dict[tuple[InvolvedObject, str], _Alike] = field(default_factory=dict)
+    _entries: dict[KubeEvent, EventSeries] = field(default_factory=dict)
+    _full_at: dict[InvolvedObject, float] = field(default_factory=dict)
 
-    def take(self, told: Told, now: float) -> Entry | None:
+    def take(self, told: KubeEvent, now: float) -> EventSeries | None:
         """What to write; None where enough was told about the object."""
         alike = self._alike.get((told.about, told.reason))
         if alike is None or now - alike.last > ALIKE_WITHIN:
@@ -261,13 +267,13 @@ class Condenser:
             alike.messages.add(told.message)
         before = self._entries.get(known)
         if before is None:
-            entry = Entry(told, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now)
+            entry = EventSeries(told, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now)
         else:
             entry = replace(before, told=told, count=before.count + 1, last=now)
         _keep(self._entries, known, entry)
         return entry if self._may_talk(told.about, now) else None
 
-    def _may_talk(self, about: About, now: float) -> bool:
+    def _may_talk(self, about: InvolvedObject, now: float) -> bool:
         full_at = max(self._full_at.get(about, now), now) + REFILL
         if full_at - now > BURST * REFILL:
             return False

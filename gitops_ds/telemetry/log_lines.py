@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import control_requests, deployment, guards, signatures
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.decision import Action, Health, HealthState
 from gitops_ds.model.events import agents, base, leader_election, notifications
 from gitops_ds.model.events.base import Record
@@ -53,7 +53,7 @@ def _said(told: Record) -> str | None:
         case notifications.NotTold(receiver=receiver, message=message, lost=lost):
             return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")
         case agents.Standing(daemonset=daemonset):
-            said = kube_events.stands(told, kube_events.About("", "", "", ""))
+            said = kube_events.stands(told, kube_events.InvolvedObject("", "", "", ""))
             return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
         case _:
             return _deployed(told)
@@ -148,7 +148,7 @@ def _drift(told: deployment.DriftFact) -> str:
             return f"drift: {key} was {words}; that comes back after each correction, so the next one waits"
         case _:
             choice = told.drifted.choice
-            left = "" if choice is Drift.CORRECT else f"; left so, for drift is set to {choice}"
+            left = "" if choice is DriftPolicy.CORRECT else f"; left so, for drift is set to {choice}"
             return f"drift: {told.object} was {told.words}{left}"
 
 

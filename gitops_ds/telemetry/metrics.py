@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gitops_ds.model import control_requests, deployment
-from gitops_ds.model.change import Drift
-from gitops_ds.model.decision import Tally
+from gitops_ds.model.change import DriftPolicy
+from gitops_ds.model.decision import NodeCounts
 from gitops_ds.model.events import base, leader_election, notifications
 from gitops_ds.model.events.agents import AgentLine
 from gitops_ds.model.events.base import Record
@@ -83,7 +83,7 @@ def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
         name = [agent.namespace, agent.name]
         told = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended), agent.commit]
         info.add_metric([*name, *told], 1)
-        for state in Tally.__dataclass_fields__:
+        for state in NodeCounts.__dataclass_fields__:
             nodes.add_metric([*name, state], getattr(agent.tally, state))
         for (pool, cause), count in sorted(Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()):
             lost.add_metric([*name, pool, cause], count)
@@ -181,7 +181,7 @@ class Metrics:
 
     def _drifted(self, told: deployment.DriftFact) -> None:
         match told:
-            case deployment.DriftDetected(drifted=drifted) if drifted.choice is Drift.REPORT:
+            case deployment.DriftDetected(drifted=drifted) if drifted.choice is DriftPolicy.REPORT:
                 self._drift.labels("reported").inc()
             case deployment.DriftHeld():
                 self._drift.labels("held").inc()

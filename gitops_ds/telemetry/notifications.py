@@ -56,7 +56,7 @@ class Fold:
 
 
 def _of_agent(told: agents.Standing) -> News | None:
-    about = kube_events.stands(told, kube_events.About("", "", "", ""))
+    about = kube_events.stands(told, kube_events.InvolvedObject("", "", "", ""))
     if about is None:
         return None
     key, said = told.daemonset, about.message
@@ -107,7 +107,7 @@ def _news(topic: Topic, at: float, message: str, *, key: Key | None = None, mark
     return News(topic, at, text, mark or text, agent=agent, **more)
 
 
-class Format(StrEnum):
+class MessageFormat(StrEnum):
     """What a receiver understands."""
 
     JSON = "json"
@@ -123,9 +123,9 @@ class Letter:
     cluster: str = ""
 
 
-def body(format: Format, letter: Letter) -> bytes:
+def body(format: MessageFormat, letter: Letter) -> bytes:
     """The body of the request."""
-    return orjson.dumps(_chat(letter) if format is Format.SLACK else _document(letter))
+    return orjson.dumps(_chat(letter) if format is MessageFormat.SLACK else _document(letter))
 
 
 def _chat(letter: Letter) -> Mapping[str, Any]:

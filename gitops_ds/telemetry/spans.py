@@ -17,7 +17,7 @@ listener: ContextVar[Begin | None] = ContextVar("listener", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedSpan:
     """A stretch that was measured in another process; times in nanoseconds since 1970."""
 
     name: str
@@ -25,7 +25,7 @@ class Ended:
     ended: int
 
 
-recorder: ContextVar[Callable[[Ended], None] | None] = ContextVar("recorder", default=None)
+recorder: ContextVar[Callable[[EndedSpan], None] | None] = ContextVar("recorder", default=None)
 _NOTHING = nullcontext()
 
 
@@ -35,7 +35,7 @@ def span(name: str, **known: str) -> AbstractContextManager[None]:
     return _NOTHING if begin is None else begin(name, known)
 
 
-def record(stretches: Iterable[Ended]) -> None:
+def record(stretches: Iterable[EndedSpan]) -> None:
     """Passes on stretches that another process measured, inside of the stretch that is under way."""
     if (one := recorder.get()) is not None:
         for stretch in stretches:

@@ -18,7 +18,7 @@ HEAD_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 
 
-class Door:
+class ConnectionLimiter:
     """Counts the connections of one server, in all and of each address, and cuts those that wait too long for a whole request."""
 
     def __init__(self, connections: int = CONNECTIONS, head_seconds: float = HEAD_SECONDS, per_peer: int = PER_PEER) -> None:
@@ -68,7 +68,7 @@ class Door:
 class Site(web.BaseSite):
     """A site of a runner behind a door, whose `middleware` the application has; it ends with the runner."""
 
-    def __init__(self, runner: web.AppRunner, door: Door, host: str | None, port: int) -> None:
+    def __init__(self, runner: web.AppRunner, door: ConnectionLimiter, host: str | None, port: int) -> None:
         super().__init__(runner)
         self._door, self._host, self._port = door, host, port
 
@@ -95,7 +95,7 @@ class Site(web.BaseSite):
 class _Guarded(asyncio.Protocol):
     """One connection: what aiohttp's own protocol does, and an end when no request comes."""
 
-    def __init__(self, inner: asyncio.Protocol, door: Door) -> None:
+    def __init__(self, inner: asyncio.Protocol, door: ConnectionLimiter) -> None:
         self._inner, self._door = inner, door
         self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None

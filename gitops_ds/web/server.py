@@ -14,13 +14,16 @@ Routes = Sequence[web.AbstractRouteDef]
 
 
 async def serve(
-    address: str, *routes: Iterable[web.AbstractRouteDef], door: connection_limits.Door | None = None, option: str = "--listen"
+    address: str,
+    *routes: Iterable[web.AbstractRouteDef],
+    door: connection_limits.ConnectionLimiter | None = None,
+    option: str = "--listen",
 ) -> web.AppRunner:
     """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that can't be taken."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"{option} {address}: write HOST:PORT or :PORT")
-    door = door or connection_limits.Door()
+    door = door or connection_limits.ConnectionLimiter()
     app = web.Application(middlewares=[door.middleware])
     for some in routes:
         app.add_routes(some)
@@ -34,9 +37,9 @@ async def serve(
     return runner
 
 
-def probe_door() -> connection_limits.Door:
+def probe_door() -> connection_limits.ConnectionLimiter:
     """For the listener of the probes alone: the kubelet opens one connection for each."""
-    return connection_limits.Door(connections=128, per_peer=16)
+    return connection_limits.ConnectionLimiter(connections=128, per_peer=16)
 
 
 def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:

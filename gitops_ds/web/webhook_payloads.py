@@ -43,7 +43,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PushEvent:
     """What a delivery tells: addresses and names of the repository, the commit that a ref now is, if any; or just that it works."""
 
     repositories: tuple[str, ...] = ()
@@ -159,10 +159,10 @@ def _same(told: str, wanted: bytes | str) -> bool:
     return hmac.compare_digest(told.encode("utf-8", "surrogateescape"), right)
 
 
-def news(headers: Mapping[str, str], body: bytes) -> News:
+def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
     """What a body of any forge tells. Raises Malformed where it is no JSON object, or a field is not what every forge sends."""
     if any(headers.get(header, "").lower() in words for header, words in _PINGS.items()):
-        return News(ping=True)
+        return PushEvent(ping=True)
     try:
         told = orjson.loads(body) if body.strip() else {}
     except orjson.JSONDecodeError as error:
@@ -173,7 +173,7 @@ def news(headers: Mapping[str, str], body: bytes) -> News:
     named = [repository] if isinstance(repository, str) else [*_names(_object(told, "repository")), *_names(project)]
     default = _text(project, "default_branch") or (_text(repository, "default_branch") if isinstance(repository, dict) else "")
     ref, commit = _pushed(told)
-    return News(tuple(dict.fromkeys(name for name in named if name)), commit, ref, default)
+    return PushEvent(tuple(dict.fromkeys(name for name in named if name)), commit, ref, default)
 
 
 _ADDRESSES = (
@@ -242,7 +242,7 @@ def _text(told: Mapping[str, Any], name: str) -> str:
     return found or ""
 
 
-def means(news: News, addresses: Iterable[str]) -> bool:
+def means(news: PushEvent, addresses: Iterable[str]) -> bool:
     """Whether a delivery names the repository at one of these addresses: host and path, or a name that is the path."""
     ours = [_place(address) for address in addresses]
     for told in news.repositories:
@@ -268,7 +268,7 @@ def _place(address: str) -> tuple[str, str]:
     return host.lower(), path.strip("/").removesuffix(".git").lower()
 
 
-def concerns(news: News, branch: str) -> bool:
+def concerns(news: PushEvent, branch: str) -> bool:
     """Whether the ref that moved may be the one that is followed (`branch`; empty: the default one); in doubt yes."""
     moved = news.ref.removeprefix("refs/heads/")
     if not moved or news.ref.startswith("refs/tags/"):

@@ -26,7 +26,7 @@ REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is what it follows, where it says so.
 
     `secrets` are read again when their file changed; any of them does.
@@ -60,7 +60,7 @@ class Bucket:
         return True
 
 
-class Memory:
+class DeliveryLog:
     """The last deliveries, for a day."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebhookResponse:
     """What is answered: the status, a result for the metric, and words."""
 
     status: int
@@ -92,7 +92,7 @@ class Hooks:
 
     def __init__(
         self,
-        targets: Callable[[], Sequence[Target]],
+        targets: Callable[[], Sequence[WebhookTarget]],
         tell: Emit,
         clock: Callable[[], float],
         *,
@@ -101,7 +101,7 @@ class Hooks:
     ) -> None:
         self._targets, self._tell, self._clock = targets, tell, clock
         self._max_bytes, self._body_seconds = max_bytes, body_seconds
-        self._memory = Memory()
+        self._memory = DeliveryLog()
         # Whoever has no secret can only empty the first bucket; then the schedule finds what is pushed.
         self._anybody, self._known = Bucket(200, 50), Bucket(60, 2)
         self._bytes = Bucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
@@ -125,16 +125,16 @@ class Hooks:
         reply.force_close()  # what is left of a body is nobody's next request
         return reply
 
-    async def _read(self, request: web.Request) -> Answer:
+    async def _read(self, request: web.Request) -> WebhookResponse:
         if self.at_once >= AT_ONCE:
-            return Answer(503, HookResult.LIMITED, "too many requests at once")
+            return WebhookResponse(503, HookResult.LIMITED, "too many requests at once")
         if not self._anybody.take(self._clock()):
-            return Answer(429, HookResult.LIMITED, "too many requests")
+            return WebhookResponse(429, HookResult.LIMITED, "too many requests")
         self.at_once += 1
         try:
             body = await self._body(request)
             if not self._bytes.take(self._clock(), len(body)):
-                return Answer(429, HookResult.LIMITED, "too many bytes")
+                return WebhookResponse(429, HookResult.LIMITED, "too many bytes")
             targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
             # Hashing lets go of the interpreter's lock.
             proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
@@ -143,11 +143,11 @@ class Hooks:
         return self._answer(request.headers, body, targets, proofs)
 
     async def _body(self, request: web.Request) -> bytes:
-        too_large = Answer(413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes")
+        too_large = WebhookResponse(413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes")
         if (request.content_length or 0) > self._max_bytes:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _Refused(Answer(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
+            raise _Refused(WebhookResponse(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
         if not webhook_payloads.may_prove(request.headers):
             raise _Refused(_UNSIGNED)
         found = bytearray()
@@ -158,17 +158,19 @@ class Hooks:
                     if len(found) > self._max_bytes:
                         raise _Refused(too_large)
         except TimeoutError:
-            raise _Refused(Answer(408, HookResult.TOO_SLOW, f"the body took more than {self._body_seconds:.0f} seconds")) from None
+            raise _Refused(
+                WebhookResponse(408, HookResult.TOO_SLOW, f"the body took more than {self._body_seconds:.0f} seconds")
+            ) from None
         except web.RequestPayloadError:
-            raise _Refused(Answer(400, HookResult.MALFORMED, "the body broke off")) from None
+            raise _Refused(WebhookResponse(400, HookResult.MALFORMED, "the body broke off")) from None
         return bytes(found)
 
-    def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> Answer:
+    def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
         """What a delivery means, from its headers and raw body; wakes the repositories that it is about."""
         targets = self._concerned(id)
         return self._answer(headers, body, targets, _proofs(headers, body, targets, self._clock()))
 
-    def _concerned(self, id: str) -> list[tuple[Target, Sequence[bytes]]]:
+    def _concerned(self, id: str) -> list[tuple[WebhookTarget, Sequence[bytes]]]:
         """The repositories that a delivery to this path may be about, with their secrets as they are now."""
         return [(target, target.secrets()) for target in self._targets() if id in ("", target.id)]
 
@@ -176,34 +178,34 @@ class Hooks:
         self,
         headers: Mapping[str, str],
         body: bytes,
-        targets: Sequence[tuple[Target, Sequence[bytes]]],
+        targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]],
         proofs: Mapping[str, webhook_payloads.Proof],
-    ) -> Answer:
+    ) -> WebhookResponse:
         if not proofs:
             return _UNSIGNED
         now, proof = self._clock(), next(iter(proofs.values()))
         if not self._known.take(now):
-            return Answer(429, HookResult.LIMITED, "too many deliveries", proof.forge)
+            return WebhookResponse(429, HookResult.LIMITED, "too many deliveries", proof.forge)
         try:
             news = webhook_payloads.news(headers, body)
         except webhook_payloads.Malformed as error:
-            return Answer(400, HookResult.MALFORMED, str(error), proof.forge)
+            return WebhookResponse(400, HookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
-            return Answer(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
+            return WebhookResponse(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
         if news.ping:
-            return Answer(202, HookResult.PING, "well received", proof.forge)
+            return WebhookResponse(202, HookResult.PING, "well received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
         meant = [target for target in believers if webhook_payloads.means(news, target.addresses)] or believers
         for target in meant:
             target.wake(Push(news.commit if webhook_payloads.concerns(news, target.branch) else None))
-        return Answer(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
+        return WebhookResponse(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
 
 
-_UNSIGNED = Answer(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
+_UNSIGNED = WebhookResponse(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
 
 
 def _proofs(
-    headers: Mapping[str, str], body: bytes, targets: Sequence[tuple[Target, Sequence[bytes]]], now: float
+    headers: Mapping[str, str], body: bytes, targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]], now: float
 ) -> dict[str, webhook_payloads.Proof]:
     """By the id of each repository whose secret signed the body, the proof."""
     digests = webhook_payloads.Digests(body)
@@ -212,5 +214,5 @@ def _proofs(
 
 
 class _Refused(Exception):
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: WebhookResponse) -> None:
         self.answer = answer

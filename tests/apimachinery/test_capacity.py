@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import capacity
-from gitops_ds.model.decision import Room
+from gitops_ds.model.decision import FreeCapacity
 
 
 def container(cpu: str = "", restart: str = "", ports: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
@@ -48,35 +48,37 @@ PORT = {"containerPort": 80, "hostPort": 8080}
 @pytest.mark.parametrize(
     ("spec", "room", "why"),
     [
-        pytest.param({"containers": [container("1")]}, Room({"cpu": 1000, "pods": 1000}), "", id="just enough"),
-        pytest.param({"containers": [container("1")]}, Room({"cpu": 999, "pods": 1000}), "Insufficient cpu", id="not quite"),
-        pytest.param({"containers": [container()]}, Room({"pods": 0}), "Too many pods", id="full"),
-        pytest.param({"containers": [container("1")]}, Room({}), "", id="a node that has not said what it has"),
+        pytest.param({"containers": [container("1")]}, FreeCapacity({"cpu": 1000, "pods": 1000}), "", id="just enough"),
+        pytest.param(
+            {"containers": [container("1")]}, FreeCapacity({"cpu": 999, "pods": 1000}), "Insufficient cpu", id="not quite"
+        ),
+        pytest.param({"containers": [container()]}, FreeCapacity({"pods": 0}), "Too many pods", id="full"),
+        pytest.param({"containers": [container("1")]}, FreeCapacity({}), "", id="a node that has not said what it has"),
         pytest.param(
             {"containers": [{"resources": {"requests": {"example.com/gpu": "1"}}}]},
-            Room({"cpu": 1000}),
+            FreeCapacity({"cpu": 1000}),
             "Insufficient example.com/gpu",
             id="a device that the node lacks",
         ),
         pytest.param(
             {"containers": [container(ports=(PORT,))]},
-            Room({}, (("TCP", "127.0.0.1", 8080),)),
+            FreeCapacity({}, (("TCP", "127.0.0.1", 8080),)),
             "node(s) didn't have free ports for the requested pod ports",
             id="a port of all addresses",
         ),
         pytest.param(
             {"containers": [container(ports=({**PORT, "hostIP": "10.0.0.1"},))]},
-            Room({}, (("TCP", "127.0.0.1", 8080), ("UDP", "0.0.0.0", 8080), ("TCP", "0.0.0.0", 80))),
+            FreeCapacity({}, (("TCP", "127.0.0.1", 8080), ("UDP", "0.0.0.0", 8080), ("TCP", "0.0.0.0", 80))),
             "",
             id="the port of another address, protocol or number",
         ),
         pytest.param(
             {"hostNetwork": True, "containers": [container(ports=({"containerPort": 9100},))]},
-            Room({}, (("TCP", "0.0.0.0", 9100),)),
+            FreeCapacity({}, (("TCP", "0.0.0.0", 9100),)),
             "node(s) didn't have free ports for the requested pod ports",
             id="on the host's network each port is the host's",
         ),
     ],
 )
-def test_whether_it_fits(spec: dict[str, Any], room: Room, why: str) -> None:
+def test_whether_it_fits(spec: dict[str, Any], room: FreeCapacity, why: str) -> None:
     assert capacity.misfit(capacity.requested(spec), tuple(capacity.host_ports(spec)), room) == why

@@ -10,7 +10,7 @@ from gitops_ds.checks import rule_pages
 from gitops_ds.checks.change import object_changes
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue
-from gitops_ds.checks.engine.change_context import ChangeRule, Sides
+from gitops_ds.checks.engine.change_context import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.cluster_context import FleetRule
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.finding import Finding
@@ -91,7 +91,7 @@ def test_where_no_nodes_are_known_nothing_is_said_of_them() -> None:
 def changed(base: list[dict[str, Any]], head: list[dict[str, Any]]) -> list[str]:
     sides = [world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}) for bodies in (base, head)]
     before, after = map(prepare.prepare, sides)
-    change = Sides(before.fleet, after.fleet)
+    change = ChangeSides(before.fleet, after.fleet)
     return told(prepare.compared(change, after, sides[1]).findings, {rule.id for rule in object_changes.RULES})
 
 

@@ -9,14 +9,14 @@ import pytest
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.advice import pod_security
 from gitops_ds.checks.cluster import cluster_rules
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.objects import Digest, key_of
 from tests.plan.world import daemonset
 
 
-def of(*bodies: dict[str, Any]) -> Fleet:
-    return Fleet({key_of(body): Manifest(key_of(body), body, Digest(""), Origin(Pointer("f", 0, ()))) for body in bodies})
+def of(*bodies: dict[str, Any]) -> ClusterContext:
+    return ClusterContext({key_of(body): Manifest(key_of(body), body, Digest(""), Origin(Pointer("f", 0, ()))) for body in bodies})
 
 
 def named(kind: str, name: str, namespace: str = "logging", **more: Any) -> dict[str, Any]:

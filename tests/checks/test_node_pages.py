@@ -20,7 +20,7 @@ from gitops_ds.checks.engine import repository_rules
 from gitops_ds.checks.schema import custom_rules
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
-from gitops_ds.commands.check.run import Sides, Wanted
+from gitops_ds.commands.check.run import CheckInput, CheckOptions
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
@@ -74,12 +74,12 @@ def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
     return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
 
 
-def sides_of(rule: str, text: str) -> Sides:
+def sides_of(rule: str, text: str) -> CheckInput:
     """What an example means, as a check gets it."""
     example = read(text)
     live = cluster_snapshot.assemble(example.cluster) if example.cluster else Live()
     two_sides = bool(example.files["base"])
-    return Sides(
+    return CheckInput(
         snapshot(example.side("head", "once"), rule),
         snapshot(example.side("base"), rule) if two_sides else None,
         {"": live},
@@ -88,7 +88,7 @@ def sides_of(rule: str, text: str) -> Sides:
 
 
 def found(rule: str, text: str) -> list[Finding]:
-    told = run.of(sides_of(rule, text), Wanted()).findings
+    told = run.of(sides_of(rule, text), CheckOptions()).findings
     assert {finding.rule for finding in told if finding.refused} <= {rule}, told
     return [finding for finding in told if finding.rule == rule]
 

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine.check import check
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live, Node
@@ -94,7 +94,7 @@ def test_a_rule_that_fails_is_told_and_the_others_go_on() -> None:
     bundle = prepare.prepare(
         world.snapshot({"a.json": daemonset("a"), "b.json": daemonset("b", priorityClassName="system-x")})
     ).bundle
-    broken = Fleet(bundle.manifests, census=3)  # type: ignore[arg-type]  # what no rule over nodes can look at
+    broken = ClusterContext(bundle.manifests, census=3)  # type: ignore[arg-type]  # what no rule over nodes can look at
     rules = [finding.rule for finding in check(bundle, world.snapshot({}), broken) if finding.rule in ("DS904", "DS313")]
     assert rules.count("DS313") == 1
     assert rules.count("DS904") >= len([rule for rule in cluster_rules.RULES if rule.on and rule.id.startswith("DS6")])

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gitops_ds.commands.check import suppress
-from gitops_ds.commands.check.run import Checked
+from gitops_ds.commands.check.run import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
@@ -53,20 +53,20 @@ def agent(annotation: str = "", comment: str = "", above: str = "", more: str = 
     return AGENT % {"annotations": annotations, "comment": comment, "above": above, "more": more}
 
 
-def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> Checked:
+def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResult:
     snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
     names = clusters or rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names)
     one = len(prepared) == 1
     found = dict.fromkeys(finding.on_cluster("") if one else finding for each in prepared for finding in each.findings)
-    return Checked(snapshot, prepared, tuple(found))
+    return CheckResult(snapshot, prepared, tuple(found))
 
 
-def left(found: Checked, **given: frozenset[str]) -> list[str]:
+def left(found: CheckResult, **given: frozenset[str]) -> list[str]:
     return sorted(finding.rule for finding in suppress.without(found, TODAY, **given).findings)
 
 
-def messages(found: Checked) -> list[str]:
+def messages(found: CheckResult) -> list[str]:
     told = suppress.without(found, TODAY).findings
     return [f"{one.place}: {one.message}" for one in told if one.rule.startswith("DS90")]
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from gitops_ds.checks.engine import check
-from gitops_ds.model.cached_results import Known
+from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from tests.truth import bases, mutations
@@ -25,7 +25,7 @@ def test_what_stands_in_the_way_is_the_same_with_advice_and_without(seed: int) -
     random = Random(seed)
     good, other = bases.generated(random), bases.generated(random)
     before = prepare.prepare(snapshot(good, other), namespace="default", advice=False)
-    known = Known(clean={check.circumstances(before.bundle): before.clean})
+    known = CachedResults(clean={check.circumstances(before.bundle): before.clean})
     bad, _ = mutations.mutated(random, good)
     after = snapshot(bad, other)
     told = prepare.prepare(after, namespace="default")

@@ -16,7 +16,7 @@ from gitops_ds import simulator
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor import signing_keys
-from gitops_ds.commands.doctor.result import Line, Verdict
+from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.model.objects import LEASE, NAMESPACE
 from gitops_ds.settings import repository as repository_settings
 from gitops_ds.settings import service
@@ -26,7 +26,7 @@ from tests.plan.world import daemonset
 KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
-def files(told: dict[str, Any]) -> list[tuple[str, Verdict, str]]:
+def files(told: dict[str, Any]) -> list[tuple[str, CheckVerdict, str]]:
     return [(line.name, line.verdict, line.message) for line in doctor_service.files(service.parse(told))]
 
 
@@ -43,29 +43,29 @@ def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path)
     ]
     listen = {"address": "127.0.0.1:8080", "webhook": {"secretFile": str(good)}, "page": {"enabled": False}}
     assert files({"listen": listen, "repositories": repositories}) == [
-        ("webhook", Verdict.OK, "listen.webhook.secretFile: 2 secrets"),
-        ("webhook", Verdict.WARNING, "repositories[0].webhook.secretFile: 1 of 2 secrets can be guessed"),
-        ("webhook", Verdict.BAD, f"repositories[2].webhook.secretFile: {empty}: empty; a line with a secret is expected"),
-        ("webhook", Verdict.BAD, f"repositories[3].webhook.secretFile: {tmp_path}/nowhere: No such file or directory"),
+        ("webhook", CheckVerdict.OK, "listen.webhook.secretFile: 2 secrets"),
+        ("webhook", CheckVerdict.WARNING, "repositories[0].webhook.secretFile: 1 of 2 secrets can be guessed"),
+        ("webhook", CheckVerdict.BAD, f"repositories[2].webhook.secretFile: {empty}: empty; a line with a secret is expected"),
+        ("webhook", CheckVerdict.BAD, f"repositories[3].webhook.secretFile: {tmp_path}/nowhere: No such file or directory"),
     ]
 
 
 def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a" * 32)
     found = files({"repository": {"url": "https://git.example.com/a", "webhook": {"secretFile": str(tmp_path / "secret")}}})
-    assert [(name, verdict) for name, verdict, _ in found] == [("webhook", Verdict.WARNING), ("webhook", Verdict.OK)]
+    assert [(name, verdict) for name, verdict, _ in found] == [("webhook", CheckVerdict.WARNING), ("webhook", CheckVerdict.OK)]
     assert "nobody listens" in found[0][2]
 
 
 @pytest.mark.parametrize(
     ("token", "verdict", "words"),
     [
-        ("a" * 32, Verdict.OK, "served at :8080, access by token"),
-        ("guess", Verdict.BAD, "at least 16 characters"),
-        (None, Verdict.BAD, "No such file"),
+        ("a" * 32, CheckVerdict.OK, "served at :8080, access by token"),
+        ("guess", CheckVerdict.BAD, "at least 16 characters"),
+        (None, CheckVerdict.BAD, "No such file"),
     ],
 )
-def test_the_token_of_the_page_is_looked_at(tmp_path: Path, token: str | None, verdict: Verdict, words: str) -> None:
+def test_the_token_of_the_page_is_looked_at(tmp_path: Path, token: str | None, verdict: CheckVerdict, words: str) -> None:
     if token is not None:
         (tmp_path / "token").write_text(token)
     ((name, found, message),) = files({"listen": {"address": ":8080", "page": {"tokenFile": str(tmp_path / "token")}}})
@@ -74,21 +74,21 @@ def test_the_token_of_the_page_is_looked_at(tmp_path: Path, token: str | None, v
 
 def test_a_page_that_is_open_to_everybody_is_bad() -> None:
     ((_, verdict, message),) = files({"listen": {"address": ":8080", "page": {"access": "open"}}})
-    assert (verdict, "open to everybody" in message) == (Verdict.BAD, True)
+    assert (verdict, "open to everybody" in message) == (CheckVerdict.BAD, True)
 
 
 @pytest.mark.parametrize(
     ("url", "secret", "verdict", "words"),
     [
-        ("https://chat.example.com/hunter2", "x" * 32, Verdict.OK, "room: its files can be read"),
-        ("http://chat.example.com/hunter2", "x" * 32, Verdict.WARNING, "over http"),
-        ("chat.example.com/hunter2", "x" * 32, Verdict.BAD, "holds no address"),
-        (None, "x" * 32, Verdict.BAD, "notify.room.urlFile"),
-        ("https://chat.example.com/hunter2", "", Verdict.BAD, "is empty"),
+        ("https://chat.example.com/hunter2", "x" * 32, CheckVerdict.OK, "room: its files can be read"),
+        ("http://chat.example.com/hunter2", "x" * 32, CheckVerdict.WARNING, "over http"),
+        ("chat.example.com/hunter2", "x" * 32, CheckVerdict.BAD, "holds no address"),
+        (None, "x" * 32, CheckVerdict.BAD, "notify.room.urlFile"),
+        ("https://chat.example.com/hunter2", "", CheckVerdict.BAD, "is empty"),
     ],
 )
 def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
-    tmp_path: Path, url: str | None, secret: str, verdict: Verdict, words: str
+    tmp_path: Path, url: str | None, secret: str, verdict: CheckVerdict, words: str
 ) -> None:
     if url is not None:
         (tmp_path / "url").write_text(f"{url}\n")
@@ -102,13 +102,13 @@ def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
 @pytest.mark.parametrize(
     ("forge", "token", "verdict", "words"),
     [
-        ({"kind": "gitea", "url": "https://git.example.com"}, "abc", Verdict.OK, "team/fleet at https://git.example.com"),
-        ({"kind": "gitea", "url": "https://git.example.com"}, "", Verdict.BAD, "holds no token"),
-        ({"kind": "gitea", "url": "http://git.example.com"}, "abc", Verdict.BAD, "allowHttp"),
+        ({"kind": "gitea", "url": "https://git.example.com"}, "abc", CheckVerdict.OK, "team/fleet at https://git.example.com"),
+        ({"kind": "gitea", "url": "https://git.example.com"}, "", CheckVerdict.BAD, "holds no token"),
+        ({"kind": "gitea", "url": "http://git.example.com"}, "abc", CheckVerdict.BAD, "allowHttp"),
     ],
 )
 def test_the_forge_of_a_repository_is_looked_at(
-    tmp_path: Path, forge: dict[str, str], token: str, verdict: Verdict, words: str
+    tmp_path: Path, forge: dict[str, str], token: str, verdict: CheckVerdict, words: str
 ) -> None:
     (tmp_path / "token").write_text(token)
     url = "https://git.example.com/team/fleet.git"
@@ -119,15 +119,19 @@ def test_the_forge_of_a_repository_is_looked_at(
 @pytest.mark.parametrize(
     ("spec", "verdict", "words"),
     [
-        (None, Verdict.OK, "nobody has led"),
-        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3}, Verdict.OK, "pod-1 leads"),
-        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -600}, Verdict.WARNING, "did not renew it for 10m"),
-        ({"leaseDurationSeconds": 1, "renewTime": -600}, Verdict.WARNING, "nobody holds"),
+        (None, CheckVerdict.OK, "nobody has led"),
+        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3}, CheckVerdict.OK, "pod-1 leads"),
+        (
+            {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -600},
+            CheckVerdict.WARNING,
+            "did not renew it for 10m",
+        ),
+        ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "nobody holds"),
     ],
 )
-def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, verdict: Verdict, words: str) -> None:
+def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, verdict: CheckVerdict, words: str) -> None:
     async def scene() -> Line:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             clock = simulator.virtual_time.clock()
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
             if spec is not None:
@@ -138,27 +142,27 @@ def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, ve
 
     found = simulator.virtual_time.run(scene())
     assert (found.name, found.verdict, words in found.message) == ("election", verdict, True)
-    assert bool(found.advice) == (verdict is not Verdict.OK)
+    assert bool(found.advice) == (verdict is not CheckVerdict.OK)
 
 
 @pytest.mark.parametrize(
     ("text", "verdict", "words"),
     [
-        (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", Verdict.OK, "1 keys count"),
-        (f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n', Verdict.OK, "1 keys count"),
-        (f"ssh-ed25519 {KEY} a@example.com\n", Verdict.BAD, "line 1 names no key"),
-        (f"a@example.com ssh-rsa {KEY}\n", Verdict.BAD, "line 1 names no key"),
-        (f"a@example.com ssh-ed25519 {KEY}\nb@example.com {'a' * 5000}\n", Verdict.BAD, "line 2 names no key"),
-        (f'a@example.com valid-before="20200101Z" ssh-ed25519 {KEY}\n', Verdict.BAD, "all 1 are expired or revoked"),
+        (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", CheckVerdict.OK, "1 keys count"),
+        (f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n', CheckVerdict.OK, "1 keys count"),
+        (f"ssh-ed25519 {KEY} a@example.com\n", CheckVerdict.BAD, "line 1 names no key"),
+        (f"a@example.com ssh-rsa {KEY}\n", CheckVerdict.BAD, "line 1 names no key"),
+        (f"a@example.com ssh-ed25519 {KEY}\nb@example.com {'a' * 5000}\n", CheckVerdict.BAD, "line 2 names no key"),
+        (f'a@example.com valid-before="20200101Z" ssh-ed25519 {KEY}\n', CheckVerdict.BAD, "all 1 are expired or revoked"),
         (
             f'a@x valid-before="202001010000" ssh-ed25519 {KEY}\nb@x ssh-ed25519 {KEY}\n',
-            Verdict.WARNING,
+            CheckVerdict.WARNING,
             "1 of 2 keys are expired or revoked",
         ),
-        ("", Verdict.BAD, "no key counts"),
+        ("", CheckVerdict.BAD, "no key counts"),
     ],
 )
-def test_keys_whose_signatures_count_are_looked_at(tmp_path: Path, text: str, verdict: Verdict, words: str) -> None:
+def test_keys_whose_signatures_count_are_looked_at(tmp_path: Path, text: str, verdict: CheckVerdict, words: str) -> None:
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
     told = repository_settings.parse({"url": "https://git.example.com/a", "verify": verify})

@@ -14,7 +14,7 @@ import pytest
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.commands.check import autofix, run
-from gitops_ds.commands.check.run import Checked, Sides, Wanted
+from gitops_ds.commands.check.run import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser, writer
@@ -40,14 +40,14 @@ def commented(body: dict[str, Any]) -> str:
     return made if document.value == body else writer.dump(body)
 
 
-def looked_at(rule: str, text: str) -> Checked:
+def looked_at(rule: str, text: str) -> CheckResult:
     settings = f"version: v1\nmanifests: [agent.yaml]\nrules: {{{rule}: true}}\n"
     files = {PurePosixPath("gitops-ds.yaml"): settings.encode(), FILE: text.encode()}
     return look(Snapshot(None, files))
 
 
-def look(snapshot: Snapshot) -> Checked:
-    return run.of(Sides(snapshot, None, {}), Wanted(namespace="logging"))
+def look(snapshot: Snapshot) -> CheckResult:
+    return run.of(CheckInput(snapshot, None, {}), CheckOptions(namespace="logging"))
 
 
 def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
@@ -87,8 +87,8 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
     assert not mended or not [one for one in fixed.checked.findings if one.rule == rule], "it is enough"
 
 
-def _look_again(sides: Sides, snapshot: Snapshot) -> Checked:
-    return run.of(replace(sides, head=snapshot), Wanted())
+def _look_again(sides: CheckInput, snapshot: Snapshot) -> CheckResult:
+    return run.of(replace(sides, head=snapshot), CheckOptions())
 
 
 def assert_comments_stay(before: str, after: str) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.commands.check import parallel, run
-from gitops_ds.commands.check.run import Checked, Sides, Wanted
-from gitops_ds.model.cached_results import Known
+from gitops_ds.commands.check.run import CheckInput, CheckOptions, CheckResult
+from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from tests.checks.test_rule_pages import GOOD
 
@@ -36,11 +36,11 @@ def files(count: int = MANY) -> dict[PurePosixPath, bytes]:
     return {PurePosixPath(f"{number:03d}.yaml"): manifest(number) for number in range(count)}
 
 
-def sides(**more: Any) -> Sides:
-    return Sides(Snapshot(None, files(), **more), None, {})
+def sides(**more: Any) -> CheckInput:
+    return CheckInput(Snapshot(None, files(), **more), None, {})
 
 
-def outcome(checked: Checked) -> Any:
+def outcome(checked: CheckResult) -> Any:
     return checked.findings, [one.bundle.manifests for one in checked.prepared], [one.clean for one in checked.prepared]
 
 
@@ -53,21 +53,21 @@ def alone() -> Iterator[Callable[..., Any]]:
 
 def what_the_other_found() -> None:
     whole = sides()
-    with parallel.shared(whole, Wanted()) as shared:
+    with parallel.shared(whole, CheckOptions()) as shared:
         if shared is whole:  # a machine with one processor
             return
-        expected = outcome(run.of(whole, Wanted()))
-        other = parallel.Other(whole.head, Wanted())
+        expected = outcome(run.of(whole, CheckOptions()))
+        other = parallel.SecondProcess(whole.head, CheckOptions())
         clean = other.clean(wait=True)
         other.end()
         assert clean is not None
         assert [len(digests) for digests in clean.values()] == [MANY - 9]
-        assert outcome(run.of(whole.with_head(replace(whole.head, known=Known(clean=clean))), Wanted())) == expected
-        assert outcome(run.of(shared, Wanted())) == expected
+        assert outcome(run.of(whole.with_head(replace(whole.head, known=CachedResults(clean=clean))), CheckOptions())) == expected
+        assert outcome(run.of(shared, CheckOptions())) == expected
 
 
 def an_other_that_was_killed() -> None:
-    other = parallel.Other(sides().head, Wanted())
+    other = parallel.SecondProcess(sides().head, CheckOptions())
     os.kill(other.pid, signal.SIGKILL)
     assert other.clean(wait=True) is None
     other.end()
@@ -77,28 +77,28 @@ def an_other_that_was_killed() -> None:
 
 def what_is_asked_of_an_other_that_was_ended() -> None:
     whole = sides()
-    other = parallel.Other(whole.head, Wanted())
+    other = parallel.SecondProcess(whole.head, CheckOptions())
     other.end()
     assert other.clean() is None
-    with parallel.shared(whole, Wanted()) as shared:
+    with parallel.shared(whole, CheckOptions()) as shared:
         pass
-    assert outcome(run.of(shared, Wanted())) == outcome(run.of(whole, Wanted()))  # as --fix does, after the first check
+    assert outcome(run.of(shared, CheckOptions())) == outcome(run.of(whole, CheckOptions()))  # as --fix does, after the first check
 
 
 def an_other_whose_work_fails() -> None:
-    other = parallel.Other(sides().head, Wanted(clusters=("there-is-none",)))
+    other = parallel.SecondProcess(sides().head, CheckOptions(clusters=("there-is-none",)))
     assert other.clean(wait=True) is None
     other.end()
 
 
 def where_it_is_not_worth_it() -> None:
     for one in (
-        Sides(Snapshot(None, dict(list(files().items())[:100])), None, {}),
+        CheckInput(Snapshot(None, dict(list(files().items())[:100])), None, {}),
         replace(sides(), base=Snapshot(None, {})),
-        sides(known=Known({"a": b"b"})),
+        sides(known=CachedResults({"a": b"b"})),
         sides(consumed=frozenset([PurePosixPath("000.yaml")])),
     ):
-        with parallel.shared(one, Wanted()) as same:
+        with parallel.shared(one, CheckOptions()) as same:
             assert same is one
 
 

@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 
 from gitops_ds import cli
 from gitops_ds.commands.check.report_cache import Question
-from gitops_ds.commands.check.result_cache import Memory
+from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
-from gitops_ds.model.objects import Key, Member
+from gitops_ds.model.objects import Key, ListMember
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.redaction.report import Secrets
+from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
-from gitops_ds.report.findings import Checked, Report
+from gitops_ds.report.findings import CheckedObject, Report
 from tests.checks.test_rule_pages import GOOD
 
 AGENT = Key("apps", "DaemonSet", "agents", "agent")
@@ -38,7 +38,7 @@ REPORT = Report(
     (FINDING, Finding("DS001", Severity.ERROR, "else", refused=True)),
     ("one", "two"),
     {"a.yaml": b"a: b\n"},
-    (Checked("eu-1", AGENT, "a.yaml"),),
+    (CheckedObject("eu-1", AGENT, "a.yaml"),),
     root="below",
     suppressed=((FINDING, "we know"),),
     document={"nodes": [{"cluster": "eu-1", "count": 3}]},
@@ -50,7 +50,7 @@ FILES = Snapshot(None, {PurePosixPath("a.yaml"): b"a: b\n"})
 
 @pytest.fixture
 def question(tmp_path: Path) -> Question:
-    return Question(Memory(tmp_path / "checks", "name", b"secret", few=0), ("eu-1",), FILES)
+    return Question(ResultCache(tmp_path / "checks", "name", b"secret", few=0), ("eu-1",), FILES)
 
 
 def test_a_report_is_given_back_as_it_was(question: Question) -> None:
@@ -80,8 +80,8 @@ def test_another_question_has_no_answer(question: Question, otherwise: Callable[
 @pytest.mark.parametrize(
     ("report", "seen"),
     [
-        (replace(REPORT, hidden=Secrets(frozenset({"hush-hush"}))), FILES),
-        (replace(REPORT, findings=(replace(FINDING, path=("spec", Member("agent"))),)), FILES),
+        (replace(REPORT, hidden=ReportSecrets(frozenset({"hush-hush"}))), FILES),
+        (replace(REPORT, findings=(replace(FINDING, path=("spec", ListMember("agent"))),)), FILES),
         (replace(REPORT, document={"a": float("nan")}), FILES),
         (replace(REPORT, notes=("\ud800",)), FILES),
         (REPORT, replace(FILES, expanded={PurePosixPath("a"): b""})),

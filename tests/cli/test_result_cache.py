@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from gitops_ds import cli
 from gitops_ds.checks.engine import check as validation
 from gitops_ds.commands.check import run as check_run
-from gitops_ds.commands.check.result_cache import Memory
-from gitops_ds.commands.check.run import Checked, Wanted
-from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.commands.check.result_cache import ResultCache
+from gitops_ds.commands.check.run import CheckOptions, CheckResult
+from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
@@ -35,19 +35,19 @@ TESTS = Path(__file__).parents[1]
 SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 
-def judged(snapshot: Snapshot, known: Known = NOTHING, namespace: str = "") -> Checked:
-    return check_run.of(check_run.Sides(replace(snapshot, known=known), None, {}), Wanted(namespace=namespace))
+def judged(snapshot: Snapshot, known: CachedResults = NOTHING, namespace: str = "") -> CheckResult:
+    return check_run.of(check_run.CheckInput(replace(snapshot, known=known), None, {}), CheckOptions(namespace=namespace))
 
 
-def learnt(checked: Checked, known: Known = NOTHING) -> Known:
+def learnt(checked: CheckResult, known: CachedResults = NOTHING) -> CachedResults:
     """What the next run finds in the cache."""
     with tempfile.TemporaryDirectory() as directory:
-        memory = Memory(Path(directory) / "checks", "name", b"secret", few=0)
+        memory = ResultCache(Path(directory) / "checks", "name", b"secret", few=0)
         memory.save(known, checked)
         return memory.load()
 
 
-def outcome(checked: Checked) -> tuple[object, ...]:
+def outcome(checked: CheckResult) -> tuple[object, ...]:
     return checked.findings, [one.bundle for one in checked.prepared]
 
 
@@ -166,7 +166,7 @@ def test_values_are_given_back_as_they_were_or_not_at_all(value: object) -> None
     (draft,) = objects.drafts
     odd = replace(objects, drafts=(replace(draft, body={**draft.body, "odd": value}),))
     if (line := parsed_objects.remember(odd)) is not None:
-        (again,) = parsed_objects.read("a.json", b"x", Known({hashlib.sha256(b"x").hexdigest(): line})).drafts
+        (again,) = parsed_objects.read("a.json", b"x", CachedResults({hashlib.sha256(b"x").hexdigest(): line})).drafts
         assert repr(again.body) == repr(odd.drafts[0].body)
         assert b"\n" not in line
 
@@ -185,7 +185,7 @@ def test_secrets_are_not_kept() -> None:
 
 
 def test_what_nobody_asks_for_goes(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "checks", "name", b"secret", few=0)
+    memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
     for turn in range(12):
         texts = {f"{n}.yaml": GOOD.replace("name: agent", f"name: agent-{turn}-{n}") for n in range(3)}
         memory.save(memory.load(), judged(snapshots.of_texts(texts)))
@@ -199,12 +199,12 @@ def test_what_nobody_asks_for_goes(tmp_path: Path) -> None:
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         lambda file: file.write_bytes(file.read_bytes().replace(b"agent-1", b"agent-9")),
         lambda file: file.parent.chmod(0o777),
-        lambda file: Memory(file.parent, file.name, b"another", few=0).save(NOTHING, judged(fleet_of(3))),
+        lambda file: ResultCache(file.parent, file.name, b"another", few=0).save(NOTHING, judged(fleet_of(3))),
     ],
     ids=["empty", "cut", "changed", "open to all", "by another"],
 )
 def test_what_may_be_wrong_is_not_believed(tmp_path: Path, harm: Callable[[Path], object]) -> None:
-    memory = Memory(tmp_path / "checks", "name", b"secret", few=0)
+    memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
     memory.save(NOTHING, judged(fleet_of(3)))
     assert memory.load() is not NOTHING
     harm(tmp_path / "checks" / "name")
@@ -212,7 +212,7 @@ def test_what_may_be_wrong_is_not_believed(tmp_path: Path, harm: Callable[[Path]
 
 
 def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "checks", "name", b"secret", few=0)
+    memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
     memory.save(NOTHING, judged(fleet_of(3)))
     (tmp_path / "checks" / "name").rename(tmp_path / "checks" / "other")
     assert replace(memory, name="other").load() is NOTHING

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gitops_ds import errors, simulator
 from gitops_ds.commands.support_dump import collect
-from gitops_ds.commands.support_dump.collect import Dump, Limits, Wanted
+from gitops_ds.commands.support_dump.collect import Dump, DumpLimits, DumpOptions
 from gitops_ds.deployer import state_store
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.deployment import HeldCommit, Left, State
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -94,7 +94,7 @@ def remembered(plant: Plants) -> State:
         repository=f"https://bot:{plant('state')}@git.example.com/fleet.git",
         held=(HeldCommit(CommitId("a" * 40), f"refused: DB_PASS={plant('held')}", 1.0),),
         inventory=frozenset([AGENT]),
-        drift={AGENT: Left(Drift.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')},
+        drift={AGENT: Left(DriftPolicy.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')},
     )
 
 
@@ -153,7 +153,7 @@ def opened(archive: bytes) -> dict[str, str]:
         }
 
 
-def played(tmp_path: Path, plant: Plants, limits: Limits) -> tuple[dict[str, str], list[str]]:
+def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str, str], list[str]]:
     """The archive of a cluster that is full of secrets, and the paths that were read raw."""
     file = tmp_path / "settings.yaml"
     file.write_text(settings(plant))
@@ -168,7 +168,7 @@ def played(tmp_path: Path, plant: Plants, limits: Limits) -> tuple[dict[str, str
         return f"2026-01-01T00:00:00Z {line}\n-----BEGIN RSA PRIVATE KEY-----\n{plant('pem')}\n-----END RSA PRIVATE KEY-----\n"
 
     async def scene() -> bytes:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(2))
             client = cluster.client()
             for name in ("gitops-ds", "logging"):
@@ -177,7 +177,7 @@ def played(tmp_path: Path, plant: Plants, limits: Limits) -> tuple[dict[str, str
                 await client.create(resource, body)
             await client.create(POD, service_pod())
             await state_store.save(client, "gitops-ds", "fleet", remembered(plant))
-            wanted = Wanted("gitops-ds", str(file), limits)
+            wanted = DumpOptions("gitops-ds", str(file), limits)
             dump = await collect.local(wanted)
             await collect.cluster(dump, client, wanted, raw)
             words = f"it said token={plant('complaint')}"
@@ -193,7 +193,7 @@ async def failing(words: str) -> collect.Parts:
 
 def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path) -> None:
     plant = Plants()
-    files, asked = played(tmp_path, plant, Limits())
+    files, asked = played(tmp_path, plant, DumpLimits())
     assert len(plant.made) >= 25
     assert {secret: name for secret in plant.made for name, text in files.items() if secret in text} == {}
     assert [name for name, text in files.items() if PLANTED in text] == []
@@ -218,11 +218,11 @@ def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path)
 
 
 def test_what_is_too_large_is_cut_and_told(tmp_path: Path) -> None:
-    files, _ = played(tmp_path, Plants(), Limits(file=600, log=100))
+    files, _ = played(tmp_path, Plants(), DumpLimits(file=600, log=100))
     assert json.loads(files["events.json"])["items"][0]["metadata"]["name"] == "event-1"
     assert "events.json: 1 of" in files["README.txt"]
     assert all(len(text) < 700 for name, text in files.items() if name != "README.txt")
-    whole, _ = played(tmp_path, Plants(), Limits(whole=2000))
+    whole, _ = played(tmp_path, Plants(), DumpLimits(whole=2000))
     assert sum(map(len, whole.values())) < 2000 + len(whole["README.txt"])
     assert "left out, the archive would pass" in whole["README.txt"]
 
@@ -299,7 +299,7 @@ def leaves(value: Any) -> Iterator[str]:
 def test_settings_that_are_no_yaml_are_told_and_left_out(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository: {url: 'xyzzy\n")
-    dump: Dump = simulator.virtual_time.run(collect.local(Wanted(settings=str(file))))
+    dump: Dump = simulator.virtual_time.run(collect.local(DumpOptions(settings=str(file))))
     assert "settings.json" not in dump.parts
     assert "settings.yaml" in dump.missing[0]
 

@@ -46,7 +46,7 @@ def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
         trace.asked(text)
 
 
-def repository(directory: Path, files: dict[str, str]) -> open_repository.Named:
+def repository(directory: Path, files: dict[str, str]) -> open_repository.RepositoryRef:
     for name, text in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
@@ -61,8 +61,8 @@ def repository(directory: Path, files: dict[str, str]) -> open_repository.Named:
     return open_repository.named(str(directory))
 
 
-def restart(named: open_repository.Named, name: str = "ds/agent", **asked: str) -> git_commit.Proposed:
-    return asyncio.run(commands_restart.restart(named, commands_restart.Asked(name, **asked)))[0]
+def restart(named: open_repository.RepositoryRef, name: str = "ds/agent", **asked: str) -> git_commit.Proposed:
+    return asyncio.run(commands_restart.restart(named, commands_restart.RestartOptions(name, **asked)))[0]
 
 
 def test_a_restart_is_one_added_annotation_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:

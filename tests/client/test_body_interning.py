@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from gitops_ds.client.body_interning import Shelf
+from gitops_ds.client.body_interning import BodyCache
 
 
 def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any
 
 
 def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
-    shelf = Shelf()
+    shelf = BodyCache()
     first = shelf.kept(body())
     assert first == body()
     assert shelf.kept(body()) is first
@@ -22,13 +22,13 @@ def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
 
 
 def test_what_nobody_holds_is_gone() -> None:
-    shelf = Shelf()
+    shelf = BodyCache()
     shelf.kept(body(spec={"seen": "before"}))
     gc.collect()
     assert shelf.kept(body()) == body()
 
 
 def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
-    shelf = Shelf()
+    shelf = BodyCache()
     for odd in ({}, {"metadata": None}, {"metadata": {"uid": "u"}}, {"kind": "Status", "metadata": {}}):
         assert shelf.kept(odd) is odd

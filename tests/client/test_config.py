@@ -22,8 +22,8 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.client import config as client_config
 from gitops_ds.client import kubeconfig, rest
-from gitops_ds.client.config import Access
-from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.kubeconfig import KubeconfigEntry
 
 SECRET = "a-secret-that-nobody-else-sees"
 
@@ -32,28 +32,28 @@ SECRET = "a-secret-that-nobody-else-sees"
 class Source:
     """Answers in order, the last one for ever, and counts the questions; a clock beside it."""
 
-    answers: list[Found | errors.ClusterError]
+    answers: list[KubeconfigEntry | errors.ClusterError]
     now: float = 1000.0
     asked: int = 0
 
-    def ask(self) -> Found:
+    def ask(self) -> KubeconfigEntry:
         self.asked += 1
         answer = self.answers[min(self.asked, len(self.answers)) - 1]
         if isinstance(answer, errors.ClusterError):
             raise answer
         return answer
 
-    def access(self) -> Access:
-        return Access("me", None, self.ask(), self.ask, lambda: self.now)
+    def access(self) -> ClientConfig:
+        return ClientConfig("me", None, self.ask(), self.ask, lambda: self.now)
 
 
-def header(at: Access, refuse: str | None = None) -> str | None:
+def header(at: ClientConfig, refuse: str | None = None) -> str | None:
     return asyncio.run(at.authorization(refuse=refuse))
 
 
 @pytest.mark.parametrize("refuse", [None, "Bearer 1"])
 def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | None) -> None:
-    source = Source([Found("h", "Bearer 1")])
+    source = Source([KubeconfigEntry("h", "Bearer 1")])
     at = source.access()
     for _ in range(3):
         source.now += 1000
@@ -62,7 +62,9 @@ def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | 
 
 
 def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() -> None:
-    source = Source([Found("h", "Bearer 1", 2000, renewable=True), Found("h", "Bearer 2", 3000, renewable=True)])
+    source = Source(
+        [KubeconfigEntry("h", "Bearer 1", 2000, renewable=True), KubeconfigEntry("h", "Bearer 2", 3000, renewable=True)]
+    )
     at = source.access()
     source.now = 2000 - client_config.RENEWED_SECONDS_BEFORE_END
     assert (header(at), source.asked) == ("Bearer 1", 1)
@@ -73,7 +75,7 @@ def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() ->
 
 
 def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_request() -> None:
-    source = Source([Found("h", "Bearer 1", 1001, renewable=True)])
+    source = Source([KubeconfigEntry("h", "Bearer 1", 1001, renewable=True)])
     at = source.access()
     assert [header(at) for _ in range(5)] == ["Bearer 1"] * 5
     assert source.asked == 2
@@ -83,7 +85,7 @@ def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_re
 
 
 def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_for_seconds() -> None:
-    source = Source([Found("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
+    source = Source([KubeconfigEntry("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
     at = source.access()
     source.now += 100_000
     assert header(at) == "Bearer 1"
@@ -96,7 +98,7 @@ def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_f
 
 
 def test_a_clock_that_was_put_back_does_not_stop_the_asking() -> None:
-    source = Source([Found("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
+    source = Source([KubeconfigEntry("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
     at = source.access()
     assert header(at, "Bearer 1") == "Bearer 2"
     source.now -= 500
@@ -104,7 +106,7 @@ def test_a_clock_that_was_put_back_does_not_stop_the_asking() -> None:
 
 
 def test_many_callers_with_one_refused_token_ask_once() -> None:
-    source = Source([Found("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
+    source = Source([KubeconfigEntry("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
     at = source.access()
 
     async def all_at_once() -> list[str | None]:
@@ -115,7 +117,7 @@ def test_many_callers_with_one_refused_token_ask_once() -> None:
 
 
 def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and_not_before() -> None:
-    source = Source([Found("h", "Bearer 1", 2000, renewable=True), errors.ClusterError("me: no token today")])
+    source = Source([KubeconfigEntry("h", "Bearer 1", 2000, renewable=True), errors.ClusterError("me: no token today")])
     at = source.access()
     source.now = 1999
     assert header(at) == "Bearer 1"
@@ -126,7 +128,7 @@ def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and
 
 def test_a_token_file_is_read_again_each_ten_seconds_without_asking(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    source = Source([Found("h", "Bearer 1", token_file=str(file))])
+    source = Source([KubeconfigEntry("h", "Bearer 1", token_file=str(file))])
     at = source.access()
     file.write_text("2\n")
     assert header(at) == "Bearer 2"
@@ -523,7 +525,7 @@ def test_a_certificate_of_a_plugin_that_ends_is_replaced_for_later_connections(
     authority: Authority, server: Server, tmp_path: Path
 ) -> None:
     old, new = (
-        Found(
+        KubeconfigEntry(
             server.url,
             None,
             ends,
@@ -535,7 +537,7 @@ def test_a_certificate_of_a_plugin_that_ends_is_replaced_for_later_connections(
         for name, ends in (("client", 1000.0), ("server", 5000.0))
     )
     source = Source([old, new])
-    at = Access("me", client_config._tls(old, "me"), source.ask(), source.ask, lambda: source.now)
+    at = ClientConfig("me", client_config._tls(old, "me"), source.ask(), source.ask, lambda: source.now)
 
     async def ask() -> None:
         async with rest.HttpCluster(at) as cluster:

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.client.config import Access
-from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.rest import HttpCluster
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import Caches
@@ -61,8 +61,8 @@ async def connected() -> AsyncIterator[tuple[Server, HttpCluster]]:
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        found = Found(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
-        async with HttpCluster(Access("a test", None, found, lambda: found)) as cluster:
+        found = KubeconfigEntry(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
+        async with HttpCluster(ClientConfig("a test", None, found, lambda: found)) as cluster:
             yield server, cluster
             server.ended.set()
     finally:

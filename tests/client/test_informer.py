@@ -12,13 +12,13 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.client import informer
 from gitops_ds.client.informer import (
-    Ended,
     Failing,
-    Following,
+    InformerState,
+    InformerStore,
     Returning,
     Start,
-    State,
-    Store,
+    WatchEnded,
+    Watching,
     WorldVersion,
 )
 from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
@@ -30,43 +30,43 @@ EVENT = WatchEvent(EventType.MODIFIED, {}, "8")
 BOOKMARK = WatchEvent(EventType.BOOKMARK, {}, "9")
 GONE, DOWN, FAULT = errors.Expired("too old"), errors.ClusterUnreachable("no answer"), errors.ServerFault("no watch here")
 
-ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
-    ("a list is followed from its version", Start(3), LISTING, Following("7", 3), True),
-    ("a watch that lived long and ended is taken up again", Following("7", 3), Ended(600), Returning("7"), False),
-    ("one that ended at once counts as a failure", Following("7"), Ended(0.1), Returning("7", 1), False),
-    ("an error after a long life is the first one", Following("7", 5), Ended(600, DOWN), Returning("7", 1), True),
-    ("an error after a short one is one more", Following("7", 5), Ended(1, DOWN), Returning("7", 6), True),
-    ("a version too old asks for a new list", Following("7"), Ended(1, GONE), Start(1), True),
-    ("the same world is followed on", Returning("7"), WorldVersion("7"), Following("7", resumed=True), True),
-    ("a later one too", Returning("99"), WorldVersion("100"), Following("99", resumed=True), True),
+ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
+    ("a list is followed from its version", Start(3), LISTING, Watching("7", 3), True),
+    ("a watch that lived long and ended is taken up again", Watching("7", 3), WatchEnded(600), Returning("7"), False),
+    ("one that ended at once counts as a failure", Watching("7"), WatchEnded(0.1), Returning("7", 1), False),
+    ("an error after a long life is the first one", Watching("7", 5), WatchEnded(600, DOWN), Returning("7", 1), True),
+    ("an error after a short one is one more", Watching("7", 5), WatchEnded(1, DOWN), Returning("7", 6), True),
+    ("a version too old asks for a new list", Watching("7"), WatchEnded(1, GONE), Start(1), True),
+    ("the same world is followed on", Returning("7"), WorldVersion("7"), Watching("7", resumed=True), True),
+    ("a later one too", Returning("99"), WorldVersion("100"), Watching("99", resumed=True), True),
     ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
-    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Following("100", resumed=True), True),
+    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Watching("100", resumed=True), True),
     (
         "a watch that fails for the third time without an event asks for a new list",
-        Following("7", 2, fruitless=2),
-        Ended(0.1, FAULT, had_events=False),
+        Watching("7", 2, fruitless=2),
+        WatchEnded(0.1, FAULT, had_events=False),
         Start(3, 3),
         True,
     ),
     (
         "so does one that ends at once for the third time",
-        Following("7", 2, fruitless=2),
-        Ended(0.1, had_events=False),
+        Watching("7", 2, fruitless=2),
+        WatchEnded(0.1, had_events=False),
         Start(3, 3),
         False,
     ),
     (
         "not where the server asks for fewer requests",
-        Following("7", 2, fruitless=2),
-        Ended(0.1, errors.TooManyRequests("slow down"), had_events=False),
+        Watching("7", 2, fruitless=2),
+        WatchEnded(0.1, errors.TooManyRequests("slow down"), had_events=False),
         Returning("7", 3, 3),
         True,
     ),
-    ("an event pays that off", Following("7", 2, fruitless=2), Ended(0.1, FAULT), Returning("7", 3), True),
+    ("an event pays that off", Watching("7", 2, fruitless=2), WatchEnded(0.1, FAULT), Returning("7", 3), True),
     (
         "a watch that was silent for minutes asks for a new list",
-        Following("7"),
-        Ended(600, None, 600, had_events=False),
+        Watching("7"),
+        WatchEnded(600, None, 600, had_events=False),
         Start(),
         False,
     ),
@@ -76,7 +76,7 @@ ROWS: list[tuple[str, State, informer.Heard, State, bool]] = [
 
 
 @pytest.mark.parametrize(("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_the_machine(state: State, heard: informer.Heard, after: State, tells: bool) -> None:
+def test_the_machine(state: InformerState, heard: informer.Heard, after: InformerState, tells: bool) -> None:
     step = informer.step(state, heard, 0.0)
     assert step.state == after
     assert (step.told is not None) == tells
@@ -86,14 +86,14 @@ def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
     waits = [informer.step(Start(failures), DOWN, 0.0).wait for failures in range(8)]
     assert waits == [0.8, 1.6, 3.2, 6.4, 12.0, 12.0, 12.0, 12.0]
     assert informer.step(Start(), DOWN, 0.5).wait == 0.8 * 1.5
-    assert informer.step(Following("7"), Ended(600), 0.5).wait == 0
+    assert informer.step(Watching("7"), WatchEnded(600), 0.5).wait == 0
 
 
 def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> None:
     resumed = informer.step(Returning("7", 5), WorldVersion("9"), 0.0).state
-    assert informer.step(resumed, Ended(0.1, GONE), 0.0).wait == 0
+    assert informer.step(resumed, WatchEnded(0.1, GONE), 0.0).wait == 0
     listed = informer.step(Start(6), LISTING, 0.0).state
-    assert informer.step(listed, Ended(0.1, GONE), 0.0).wait == 12.0
+    assert informer.step(listed, WatchEnded(0.1, GONE), 0.0).wait == 12.0
 
 
 def test_a_server_that_names_a_wait_gets_it() -> None:
@@ -106,12 +106,12 @@ def config_map(name: str, **data: str) -> Body:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-def names(store: Store[Any]) -> list[str]:
+def names(store: InformerStore[Any]) -> list[str]:
     return sorted(key.name for key in store.objects)
 
 
 @contextlib.asynccontextmanager
-async def followed(cluster: simulator.Cluster, store: Store[Any]) -> AsyncIterator[None]:
+async def followed(cluster: simulator.SimulatedCluster, store: InformerStore[Any]) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0))
     try:
         await asyncio.wait_for(store.synced.wait(), 10)
@@ -122,8 +122,8 @@ async def followed(cluster: simulator.Cluster, store: Store[Any]) -> AsyncIterat
             await task
 
 
-async def running(**habits: float) -> tuple[simulator.Cluster, simulator.Client]:
-    cluster = simulator.Cluster(habits=simulator.Habits(**habits))
+async def running(**habits: float) -> tuple[simulator.SimulatedCluster, simulator.Client]:
+    cluster = simulator.SimulatedCluster(habits=simulator.Habits(**habits))
     await cluster.start()
     return cluster, cluster.client("people")
 
@@ -133,7 +133,9 @@ def test_a_store_follows_and_tells_what_changed() -> None:
         cluster, people = await running()
         await people.create(CONFIG_MAP, config_map("a"))
         told: list[tuple[str, str]] = []
-        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        store: InformerStore[Body] = InformerStore(
+            dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news)
+        )
         async with followed(cluster, store):
             await people.create(CONFIG_MAP, config_map("b"))
             await people.delete(CONFIG_MAP, "default", "a")
@@ -150,7 +152,9 @@ def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() 
         for name in "abc":
             await people.create(CONFIG_MAP, config_map(name))
         told: list[tuple[str, str]] = []
-        store: Store[Body] = Store(dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news))
+        store: InformerStore[Body] = InformerStore(
+            dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news)
+        )
         async with followed(cluster, store):
             cluster.faults = lambda request: faults.failure(503) if request.verb in ("watch", "list") else None
             cluster.cut_watches()
@@ -172,7 +176,7 @@ def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() 
 def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
     async def scene() -> None:
         cluster, people = await running(bookmark_every=60.0)
-        store: Store[Body] = Store(dict)
+        store: InformerStore[Body] = InformerStore(dict)
         async with followed(cluster, store):
             before = int(store.version)
             await people.create(CONFIG_MAP, {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}})
@@ -182,7 +186,7 @@ def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
     virtual_time.run(scene())
 
 
-BROKEN_WATCHES: dict[str, faults.Fault] = {
+BROKEN_WATCHES: dict[str, faults.RequestFault] = {
     "403: the verb is missing": faults.failure(403),
     "404": faults.failure(404),
     "500": faults.failure(500),
@@ -196,11 +200,11 @@ BROKEN_WATCHES: dict[str, faults.Fault] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
-def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(broken: faults.Fault) -> None:
+def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(broken: faults.RequestFault) -> None:
     async def scene() -> None:
         cluster, people = await running()
         await people.create(CONFIG_MAP, config_map("a"))
-        store: Store[Body] = Store(dict)
+        store: InformerStore[Body] = InformerStore(dict)
         async with followed(cluster, store):
             cluster.faults = lambda request: broken if request.verb == "watch" else None
             cluster.cut_watches()
@@ -270,7 +274,7 @@ class OlderWorld:
 
 def test_a_world_that_went_back_is_listed_anew() -> None:
     async def scene() -> None:
-        world, store = OlderWorld(), Store[Body](dict)
+        world, store = OlderWorld(), InformerStore[Body](dict)
         task = asyncio.create_task(informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0))  # type: ignore[arg-type]
         await asyncio.sleep(400)
         assert names(store) == ["lost", "old"]
@@ -286,7 +290,7 @@ def test_a_world_that_went_back_is_listed_anew() -> None:
 
 
 def test_a_failure_is_told_and_tried_again() -> None:
-    told: list[informer.Told] = []
+    told: list[informer.InformerEvent] = []
 
     async def scene() -> None:
         cluster, _ = await running()

@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.client.fence import Fence, Fenced
-from gitops_ds.client.leader_election import Candidate, Timing
+from gitops_ds.client.leader_election import Candidate, LeaseTiming
 from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.events.leader_election import LeaderElected, LeaderLost
@@ -30,7 +30,7 @@ class One:
         self.fence = Fence(clock)
         self.cluster = Fenced(there.cluster, self.fence)
         clocks = Clocks(clock, clock, lambda: 0.5)
-        candidate = Candidate("default", "lease", name, Timing(10, 7, 2))
+        candidate = Candidate("default", "lease", name, LeaseTiming(10, 7, 2))
         self.election = Election(there.cluster, candidate, self.fence, self.told.append, clocks)
         self.task = asyncio.create_task(self.election.run(self.turns.append))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.model.cluster import Applied, PatchType, Propagation
+from gitops_ds.model.cluster import ApplyResult, PatchType, Propagation
 from gitops_ds.model.objects import NAMESPACE, Body, Resource
 from tests import controlplane
 
@@ -37,7 +37,9 @@ class Counting(rest.HttpCluster):
         self.sent["replace"] += 1
         return await super().replace(resource, body)
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         self.sent["dry run" if dry_run else "apply"] += 1
         return await super().apply(resource, body, manager=manager, force=force, dry_run=dry_run)
 

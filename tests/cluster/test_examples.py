@@ -28,10 +28,10 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
     # Nobody makes an agent ready here, and each shall be written.
     everything = {key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()}
     bundle = replace(bundle, held={}, manifests=everything)
-    asked = reconcile.Asked(adopt=True, patience=0)
+    asked = reconcile.ApplyOptions(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:
-        place = reconcile.Place(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
+        place = reconcile.DeployTarget(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
         first = await reconcile.draft(place, bundle, COMMIT, asked)
         try:
             ended, _ = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)

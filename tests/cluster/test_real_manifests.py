@@ -42,7 +42,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             await cluster.apply(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, manager="test")
         deployer = world.World(cluster, owner=f"owner-of-{namespace}", namespace=namespace)
         # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are taken over.
-        taking = reconcile.Asked(adopt=True, patience=0)
+        taking = reconcile.ApplyOptions(adopt=True, patience=0)
         first = await deployer.apply(files, asked=taking)
         try:
             assert [r for r in first.refusals if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message] == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.commands.check import diff, run
-from gitops_ds.commands.check.run import Checked, Wanted
+from gitops_ds.commands.check.run import CheckOptions, CheckResult
 from gitops_ds.errors import RevisionUnknown
 from gitops_ds.pipeline import open_repository
 from tests import gitservers
@@ -34,8 +34,8 @@ def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
     upstream.git("checkout", "--quiet", "--force", "main")
 
 
-def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> Checked:
-    return asyncio.run(run.check(open_repository.named(str(upstream.path)), at, Wanted(**wanted)))
+def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> CheckResult:
+    return asyncio.run(run.check(open_repository.named(str(upstream.path)), at, CheckOptions(**wanted)))
 
 
 @pytest.fixture

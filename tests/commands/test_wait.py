@@ -18,7 +18,7 @@ from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import State
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
 from gitops_ds.simulator import virtual_time
-from gitops_ds.simulator.faults import Request, failure
+from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.simulator.stand import (
     KEY,
     Stand,
@@ -66,7 +66,7 @@ def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
             await attend(there)
             await there.edit("bad")
             began = asyncio.get_running_loop().time()
-            with pytest.raises(errors.RolloutFailed, match=r"ErrImagePull|ImagePullBackOff"):
+            with pytest.raises(errors.FailedRollout, match=r"ErrImagePull|ImagePullBackOff"):
                 await attend(there, seconds=600)
             assert asyncio.get_running_loop().time() - began < 60
 
@@ -153,7 +153,7 @@ def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_
     play(scene)
 
 
-def without_pods(request: Request) -> errors.ClusterError | None:
+def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", POD)
     return errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden") if listing else None
 
@@ -188,7 +188,7 @@ def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
     play(scene)
 
 
-def without_nodes(request: Request) -> errors.ClusterError | None:
+def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", NODE)
     return errors.Forbidden('nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden") if listing else None
 
@@ -235,7 +235,7 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
             there.begin()
             until = asyncio.get_running_loop().time() + 60
 
-            def away(_: Request) -> errors.ClusterError | None:
+            def away(_: SimulatedRequest) -> errors.ClusterError | None:
                 if asyncio.get_running_loop().time() >= until:
                     return None
                 return failure(status) if status else errors.ClusterUnreachable("connection refused")

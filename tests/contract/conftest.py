@@ -27,7 +27,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 
 async def _simulated(scene: Scene) -> None:
-    async with simulator.Cluster() as cluster:
+    async with simulator.SimulatedCluster() as cluster:
         await _on(Stage(cluster, "contract"), scene)
 
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.errors import ClusterError
-from gitops_ds.model.cluster import EVERYTHING, Applied, Cluster, Identity, Listing, PatchType, Propagation, Selection, WatchEvent
+from gitops_ds.model.cluster import (
+    EVERYTHING,
+    ApplyResult,
+    Cluster,
+    Identity,
+    Listing,
+    PatchType,
+    Propagation,
+    Selection,
+    WatchEvent,
+)
 from gitops_ds.model.objects import Body, Resource
 
 
@@ -66,7 +76,9 @@ class Refusing:
         answer = self._before(Write("update", resource, body["metadata"]["name"], body))
         return _after(await self.cluster.replace(resource, body), answer)
 
-    async def apply(self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         return await self.cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
 
     async def patch(

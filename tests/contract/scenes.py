@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.model.cluster import Applied, Cluster
+from gitops_ds.model.cluster import ApplyResult, Cluster
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 
 PATIENCE = 120.0  # seconds until something that a controller does must be done
@@ -55,7 +55,7 @@ class Stage:
         }
         return Resource(group, "v1", "Gadget", "gadgets", namespaced=True), definition
 
-    async def apply(self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False) -> ApplyResult:
         resource = DAEMONSET if body["kind"] == "DaemonSet" else CONFIG_MAP
         return await self.cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
 

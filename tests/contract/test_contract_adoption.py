@@ -56,7 +56,7 @@ class Turns:
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
 
-        stage = executor.Stage(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
+        stage = executor.ExecutionContext(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
         await executor.perform(stage, seen.daemonset, decision)
         self.done += decision.actions
         return decision

@@ -92,7 +92,7 @@ def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(lives: list[flo
 
 
 def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
-    def lost(request: faults.Request) -> faults.Fault | None:
+    def lost(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return faults.Silence(5, done=True) if request.verb == "create" and request.number % 3 == 0 else None
 
     async def scene() -> None:
@@ -147,7 +147,7 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
 def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
     """Upstream sets its timer for minReadySeconds whatever became of the sync (daemon_controller.go, updateDaemonSetStatus)."""
 
-    def refused(request: faults.Request) -> faults.Fault | None:
+    def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return faults.failure(403, "exceeded quota") if denied and request.verb == "create" and request.resource == POD else None
 
     denied = False
@@ -167,7 +167,7 @@ def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
 
 
 def test_a_refused_create_holds_up_no_other_node() -> None:
-    def refused(request: faults.Request) -> faults.Fault | None:
+    def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return faults.failure(403, "no") if request.verb == "create" and request.resource == POD and unlucky(request.name) else None
 
     def unlucky(name: str) -> bool:
@@ -188,7 +188,7 @@ def test_a_refused_create_holds_up_no_other_node() -> None:
 def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
     tried = 0
 
-    def refused(request: faults.Request) -> faults.Fault | None:
+    def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         nonlocal tried
         tried += request.verb == "create" and request.resource == POD
         return faults.failure(403, "exceeded quota") if tried > 10 else None
@@ -234,7 +234,7 @@ def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None
 
 
 def test_a_quota_that_refuses_every_pod_is_asked_seldom_and_the_status_goes_on() -> None:
-    def refused(request: faults.Request) -> faults.Fault | None:
+    def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return faults.failure(403, "exceeded quota") if request.verb == "create" and request.resource == POD else None
 
     async def scene() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.decision import Decision, HealthState
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.objects import POD
@@ -109,7 +109,7 @@ def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> No
         async with stand.stand(1, asking("500")) as there:
             controller = there.begin(direct=True)
             await controller.synced.wait()
-            found = Standings(controller, dict, virtual_time.clock())
+            found = StatusTracker(controller, dict, virtual_time.clock())
             there.hearers.append(found.hear)
             watching = asyncio.create_task(found.run())
             await asyncio.sleep(30)

@@ -47,7 +47,7 @@ def manifest(about: dict[str, Any]) -> dict[str, Any]:
     return {**body, "spec": {**body["spec"], "updateStrategy": about["strategy"]}}
 
 
-async def running(cluster: simulator.Cluster) -> dict[str, set[str]]:
+async def running(cluster: simulator.SimulatedCluster) -> dict[str, set[str]]:
     """By node, the UIDs of its pods."""
     found: dict[str, set[str]] = {}
     for pod in map(pods.pod_of, (await cluster.list(POD)).items):
@@ -64,7 +64,7 @@ def moved(before: dict[str, set[str]], after: dict[str, set[str]]) -> NodeImpact
     )
 
 
-async def become(cluster: simulator.Cluster, name: str, about: dict[str, Any]) -> None:
+async def become(cluster: simulator.SimulatedCluster, name: str, about: dict[str, Any]) -> None:
     patch = {"metadata": {"labels": {"disk": about["disk"]}}, "spec": {"taints": about["taints"]}}
     await cluster.patch(NODE, "", name, patch)
 
@@ -77,7 +77,7 @@ def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
     old: dict[str, Any], new: dict[str, Any], nodes: list[tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
     async def scene() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             names = [f"node-{number}" for number in range(len(nodes))]
             cluster.add_nodes(simulator.NodeSpec(name) for name in names)
             for name, (first, _) in zip(names, nodes, strict=True):

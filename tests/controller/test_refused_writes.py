@@ -33,7 +33,7 @@ from gitops_ds.model.decision import (
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
 from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator.faults import Fault, Request, Silence
+from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world
 from tests.simulator.stand import (
     Stand,
@@ -122,7 +122,7 @@ CASES: dict[type[Action], Case] = {
     RenumberRevision: Case(_back_to_the_first_template, "patch", CONTROLLER_REVISION),
     DeleteRevision: Case(_more_revisions_than_the_limit, "delete", CONTROLLER_REVISION, "agent:2"),
 }
-ANSWERS: dict[str, Fault] = {
+ANSWERS: dict[str, RequestFault] = {
     **{str(status): simulator_faults.failure(status) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)},
     "exists": errors.AlreadyExists("it exists already", 409, "AlreadyExists"),
     "no answer": Silence(10),
@@ -141,7 +141,7 @@ def test_the_table_has_every_action() -> None:
 def test_a_write_that_is_refused_for_an_hour_makes_no_flood(action: type[Action], answer: str) -> None:
     case = CASES[action]
 
-    def refuse(request: Request) -> Fault | None:
+    def refuse(request: SimulatedRequest) -> RequestFault | None:
         wanted = (request.verb, request.resource, request.subresource) == (case.verb, case.resource, "")
         return ANSWERS[answer] if wanted else None
 

@@ -20,7 +20,7 @@ from gitops_ds.model.cluster import PatchType, Propagation
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
 from gitops_ds.simulator import faults
-from gitops_ds.simulator.faults import Fault, Request
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.daemonset import world
 from tests.simulator.stand import (
     BAD_IMAGE,
@@ -158,7 +158,7 @@ def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
 def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(strategy: dict[str, Any]) -> None:
     made = 0
 
-    def admission(request: Request) -> Fault | None:
+    def admission(request: SimulatedRequest) -> RequestFault | None:
         nonlocal made
         if request.verb == "create" and request.resource == POD:
             made += 1
@@ -177,7 +177,7 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(strateg
 
 
 def test_ten_of_a_hundred_pods_are_admitted_and_the_status_tells_of_ten() -> None:
-    def admission(request: Request) -> Fault | None:
+    def admission(request: SimulatedRequest) -> RequestFault | None:
         tried[request.verb, request.resource] += 1
         refused = request.verb == "create" and request.resource == POD and tried[request.verb, POD] > 10
         return faults.failure(403, "ten pods are enough") if refused else None

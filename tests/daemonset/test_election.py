@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.client import leader_election
-from gitops_ds.client.leader_election import Candidate, Timing
+from gitops_ds.client.leader_election import Candidate, LeaseTiming
 from gitops_ds.model.objects import Body
 
-T = Timing(duration=10, renew_deadline=7, retry=2)
+T = LeaseTiming(duration=10, renew_deadline=7, retry=2)
 HOUR = 3600.0
 OFTEN = settings(max_examples=200, deadline=None)
 

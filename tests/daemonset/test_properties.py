@@ -14,8 +14,8 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
 from gitops_ds.model.decision import (
     Adopt,
-    Cause,
     CreatePod,
+    DeleteCause,
     DeletePod,
     DeleteRevision,
     Observation,
@@ -148,7 +148,7 @@ def test_no_turn_takes_more_available_pods_than_its_budget_leaves(world: World) 
     seconds, strategy = seen.daemonset.min_ready_seconds, seen.daemonset.strategy
     wanted = {on for on, placement in placements(seen).items() if placement is Placement.RUN}
     claimed = [pod for pod in seen.pods if pod.labels.get("app") == "agent" and pod.node in wanted]
-    gone = {a.uid for a in decide.decide(seen).actions if isinstance(a, DeletePod) and a.cause is Cause.OUTDATED}
+    gone = {a.uid for a in decide.decide(seen).actions if isinstance(a, DeletePod) and a.cause is DeleteCause.OUTDATED}
     serving = {pod.node for pod in claimed if not pod.terminating and pod.available(seconds, seen.now)}
     left = {pod.node for pod in claimed if not pod.terminating and pod.uid not in gone and pod.available(seconds, seen.now)}
     if isinstance(strategy, OnDelete):

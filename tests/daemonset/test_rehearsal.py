@@ -8,13 +8,13 @@ import pytest
 
 from gitops_ds.apimachinery import nodes
 from gitops_ds.daemonset import rollout_simulation
-from gitops_ds.daemonset.rollout_simulation import Pace, Rehearsal
+from gitops_ds.daemonset.rollout_simulation import Rehearsal, RolloutPace
 from gitops_ds.model import names
 from gitops_ds.model.live import Node
 from tests.daemonset import world
 from tests.daemonset.world import daemonset, rolling
 
-PACE = Pace(start=10, stop=2)
+PACE = RolloutPace(start=10, stop=2)
 
 
 def fleet(number: int, broken: int = 0) -> list[Node]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gitops_ds.apimachinery import int_or_percent, pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
-from gitops_ds.model.decision import Cause, CreatePod, DeletePod
+from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
 from tests.daemonset.world import World, daemonset, rolling
 
 SLOWLY = settings(max_examples=60, deadline=None)
@@ -157,7 +157,7 @@ def test_surge_gives_up_an_old_pod_only_for_an_available_new_one() -> None:
     assert world.turn().actions == ()
     world.kubelets()
     (delete,) = (a for a in world.turn().actions if isinstance(a, DeletePod))
-    assert delete.cause is Cause.OUTDATED
+    assert delete.cause is DeleteCause.OUTDATED
 
 
 def test_surge_replaces_an_unready_old_pod_whatever_the_limit() -> None:

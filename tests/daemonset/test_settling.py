@@ -12,7 +12,7 @@ import pytest
 from gitops_ds.apimachinery import tolerations
 from gitops_ds.daemonset import decide, pod_factory
 from gitops_ds.daemonset import manage as settling
-from gitops_ds.model.decision import Adopt, Backoff, Cause, CreatePod, CreateRevision, DeletePod, Release
+from gitops_ds.model.decision import Adopt, Backoff, CreatePod, CreateRevision, DeleteCause, DeletePod, Release
 from tests.daemonset.world import World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -40,23 +40,33 @@ def two_pods(strategy: dict[str, Any]) -> World:
     return world
 
 
-ROWS: list[tuple[str, Callable[[], World], list[str], list[tuple[str, Cause]]]] = [
-    ("NoExecute takes the pod that is there", lambda: with_pod(one_node(NO_EXECUTE)), [], [("there", Cause.UNWANTED)]),
-    ("a node selector that does not match takes it too", lambda: selecting(with_pod(one_node())), [], [("there", Cause.UNWANTED)]),
-    ("a failed pod is deleted, its replacement waits", lambda: with_pod(one_node(), phase="Failed"), [], [("there", Cause.FAILED)]),
-    ("a succeeded pod is deleted", lambda: with_pod(one_node(), phase="Succeeded"), [], [("there", Cause.SUCCEEDED)]),
-    ("of two pods the older stays, by name when as old", lambda: two_pods(rolling()), [], [("b", Cause.DUPLICATE)]),
-    ("with surge as well, within a revision", lambda: two_pods(rolling(0, 1)), [], [("b", Cause.DUPLICATE)]),
+ROWS: list[tuple[str, Callable[[], World], list[str], list[tuple[str, DeleteCause]]]] = [
+    ("NoExecute takes the pod that is there", lambda: with_pod(one_node(NO_EXECUTE)), [], [("there", DeleteCause.UNWANTED)]),
+    (
+        "a node selector that does not match takes it too",
+        lambda: selecting(with_pod(one_node())),
+        [],
+        [("there", DeleteCause.UNWANTED)],
+    ),
+    (
+        "a failed pod is deleted, its replacement waits",
+        lambda: with_pod(one_node(), phase="Failed"),
+        [],
+        [("there", DeleteCause.FAILED)],
+    ),
+    ("a succeeded pod is deleted", lambda: with_pod(one_node(), phase="Succeeded"), [], [("there", DeleteCause.SUCCEEDED)]),
+    ("of two pods the older stays, by name when as old", lambda: two_pods(rolling()), [], [("b", DeleteCause.DUPLICATE)]),
+    ("with surge as well, within a revision", lambda: two_pods(rolling(0, 1)), [], [("b", DeleteCause.DUPLICATE)]),
 ]
 
 
 @pytest.mark.parametrize(("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_a_turn_settles_each_node(world: Callable[[], World], creates: list[str], deletes: list[tuple[str, Cause]]) -> None:
+def test_a_turn_settles_each_node(world: Callable[[], World], creates: list[str], deletes: list[tuple[str, DeleteCause]]) -> None:
     there = world()
     there.existing("foreign", "node-0", owned=False, labels={"app": "other"})
     del there.pods["foreign"]["status"]
     actions = there.turn().actions
-    settled = [a for a in actions if isinstance(a, DeletePod) and a.cause is not Cause.OUTDATED]
+    settled = [a for a in actions if isinstance(a, DeletePod) and a.cause is not DeleteCause.OUTDATED]
     assert [a.node for a in actions if isinstance(a, CreatePod)] == creates
     assert [(a.key.name, a.cause) for a in settled] == deletes
 
@@ -146,7 +156,7 @@ def test_pods_of_a_vanished_node_go_only_when_they_never_ran() -> None:
     del pod["spec"]["nodeName"]
     (delete,) = world.turn().actions
     assert isinstance(delete, DeletePod)
-    assert delete.cause is Cause.UNWANTED
+    assert delete.cause is DeleteCause.UNWANTED
 
 
 def test_orphans_are_adopted_and_pods_that_left_the_selector_are_released() -> None:

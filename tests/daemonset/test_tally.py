@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.daemonset import decide
 from gitops_ds.fleet import fault_attribution, health
-from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, Scope
+from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope
 from gitops_ds.model.decision import Blame, HealthState
 from tests.daemonset.test_properties import worlds
 from tests.daemonset.world import World
@@ -49,10 +49,10 @@ def troubled(draw: st.DrawFn) -> World:
 @given(world=troubled(), refused=st.sampled_from(["", "exceeded quota"]))
 def test_every_node_is_counted_once_and_every_trouble_has_one_entry(world: World, refused: str) -> None:
     seen = world.observe()
-    judged = health.follow(health.Course(), seen, Scope(600.0, refused)).health
+    judged = health.follow(health.ProgressMarker(), seen, FaultScope(600.0, refused)).health
     if seen.daemonset.deleting or seen.daemonset.selector is None:
         return
-    eligible = fault_attribution.judge(decide.layout(seen), Scope(600.0, refused)).eligible
+    eligible = fault_attribution.judge(decide.layout(seen), FaultScope(600.0, refused)).eligible
     counted = dataclasses.asdict(judged.tally)
     assert min(counted.values()) >= 0
     assert sum(counted.values()) == eligible

@@ -13,17 +13,17 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import deployment, names
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
-from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import About, Reporter
+from gitops_ds.telemetry.kube_events import InvolvedObject, Reporter
 from tests.deployer.test_loop import History, Scene
 from tests.deployer.test_template_source import agent
 
@@ -35,25 +35,25 @@ metadata: {{name: login, namespace: default}}
 data: {{password: {base64.b64encode(HUSH.encode()).decode()}}}
 stringData: {{user: {HUSH}}}
 """
-ASKED = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
-STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
+ASKED = ApplyOptions(Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"})))
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 
 
 def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
     """A service that follows a repository which says this beside an honest agent."""
 
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, heard, client = History(), list[Record](), cluster.client()
-            source = revision_selector.Source(
+            source = revision_selector.RevisionSource(
                 history.tip,
                 history.snapshot,
                 history.movement,
                 revision_selector.at_once(partial(prepare.prepare, namespace="default")),
             )
-            timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
-            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), ASKED, heard.append, timing)
+            timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
+            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), ASKED, heard.append, timing)
             history.push(agent("honest", namespace="default"))
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)

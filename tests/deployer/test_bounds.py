@@ -13,13 +13,13 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.deployer import state_store
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import faults
-from gitops_ds.simulator.faults import Fault, Request
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.deployer.test_loop import AGENT, Scene, play
 
 BOUND = 60  # requests in any minute but the first two: one a second
@@ -31,10 +31,10 @@ kind: ConfigMap
 metadata: {name: more, namespace: default}
 data: {a: b}
 """
-ASKED = Asked(Guards(prune=True, share=1.0), patience=0.0)
+ASKED = ApplyOptions(Guards(prune=True, share=1.0), patience=0.0)
 
 
-def is_state(request: Request) -> bool:
+def is_state(request: SimulatedRequest) -> bool:
     return request.resource == CONFIG_MAP and request.namespace == "gitops-ds"
 
 
@@ -43,7 +43,7 @@ class Write:
     """A write of the deployer: which request it is, and what makes it wanted."""
 
     name: str
-    is_it: Callable[[Request], bool]
+    is_it: Callable[[SimulatedRequest], bool]
     commit: str = AGENT.format(tag="2")
     drifts: bool = False
     requested: bool = False
@@ -67,7 +67,7 @@ WRITES = [
     Write("first state", lambda r: r.verb == "create" and is_state(r), state_gone=True),
     Write("answer to a request", lambda r: r.verb == "patch" and is_state(r), "", requested=True),
 ]
-ANSWERS: list[Fault] = [
+ANSWERS: list[RequestFault] = [
     *(faults.failure(status) for status in (401, 403, 404, 409, 422, 429, 500, 503)),
     simulator.Silence(5.0),
     simulator.Silence(5.0, done=True),
@@ -116,7 +116,9 @@ async def settled(scene: Scene, write: Write) -> bool:
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer)))
-def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_is_made_when_it_may_be(write: Write, answer: Fault) -> None:
+def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_is_made_when_it_may_be(
+    write: Write, answer: RequestFault
+) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.client.faults = lambda request: answer if write.is_it(request) else None

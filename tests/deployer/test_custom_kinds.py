@@ -38,12 +38,12 @@ def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str)
     bundle = prepare.prepare(Snapshot(info, files), namespace="default").bundle
 
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
-            place = reconcile.Place(cluster.client(), "gitops-ds", "test", "memory")
+        async with simulator.SimulatedCluster() as cluster:
+            place = reconcile.DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
             for writes in (2, 0):
-                draft = await reconcile.draft(place, bundle, info, reconcile.Asked())
+                draft = await reconcile.draft(place, bundle, info, reconcile.ApplyOptions())
                 assert [change.key.namespace for change in draft.plan.changes if change.key.kind == "Probe"] == [namespace]
-                ended, _ = await reconcile.carry_out(place, draft, reconcile.Asked(), lambda _: None, cluster.server.now)
+                ended, _ = await reconcile.carry_out(place, draft, reconcile.ApplyOptions(), lambda _: None, cluster.server.now)
                 assert [refusal.message for refusal in ended.refusals] == []
                 assert ended.writes == writes
 

@@ -11,9 +11,9 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import deployment, names
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
@@ -69,7 +69,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         facts = [type(one).__name__ for one in scene.told(deployment.DriftFact)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
-    play(script, Asked(patience=0.0, drift=Drift.HOLD, hold_for=3600.0))
+    play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
 
 
 def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> None:
@@ -179,12 +179,12 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await scene.settle()
         scene.loop.stop()
         heard: list[Record] = []
-        place = Place(scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git")
-        source = revision_selector.Source(
+        place = DeployTarget(scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git")
+        source = revision_selector.RevisionSource(
             scene.history.tip, scene.history.snapshot, scene.history.movement, revision_selector.at_once(prepare.prepare)
         )
-        timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
-        loop = deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+        timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
+        loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
         running = asyncio.create_task(loop.run())
         await asyncio.sleep(30)
         loop.stop()

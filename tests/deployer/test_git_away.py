@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import Movement
 from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
@@ -129,9 +129,9 @@ class Signed:
         return self.movement if last != tip else Movement.FORWARD
 
 
-async def loop_of(signed: Signed, cluster: simulator.Cluster, heard: list[Record], *, follows: bool) -> deployer_loop.Loop:
+async def loop_of(signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Record], *, follows: bool) -> deployer_loop.Loop:
     history = signed.history
-    source = revision_selector.Source(
+    source = revision_selector.RevisionSource(
         history.tip,
         history.snapshot,
         signed.moved,
@@ -141,16 +141,16 @@ async def loop_of(signed: Signed, cluster: simulator.Cluster, heard: list[Record
         follows_rewrites=follows,
     )
     place, timing = (
-        Place(cluster.client(), "gitops-ds", "test", "memory"),
-        deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random),
+        DeployTarget(cluster.client(), "gitops-ds", "test", "memory"),
+        deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
     )
-    return deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
 
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
             signed, heard = Signed(), list[Record]()
             signed.history.push(AGENT.format(tag="1"))
@@ -178,7 +178,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
 
 def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
             signed, heard = Signed(), list[Record]()
             first = signed.history.push(AGENT.format(tag="1"))
@@ -204,12 +204,14 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
 def begun_anew(scene: Scene, signed: Signed | None = None) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
     """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
     history = scene.history
-    source = revision_selector.Source(history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare))
+    source = revision_selector.RevisionSource(
+        history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+    )
     if signed is not None:
         source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
-    timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(1).random)
+    timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
     loop = deployer_loop.Loop(
-        source, Place(scene.client, "gitops-ds", "test", "memory"), Asked(patience=0.0), scene.heard.append, timing
+        source, DeployTarget(scene.client, "gitops-ds", "test", "memory"), ApplyOptions(patience=0.0), scene.heard.append, timing
     )
     return loop, asyncio.create_task(loop.run())
 
@@ -356,17 +358,17 @@ def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_
 
 def test_the_end_of_a_loop_leaves_no_task_behind() -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             history = History()
             history.push(AGENT.format(tag="1"))
             before = asyncio.all_tasks()
-            place = Place(cluster.client(), "gitops-ds", "test", "memory")
-            timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
-            source = revision_selector.Source(
+            place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
+            timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
+            source = revision_selector.RevisionSource(
                 history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
             )
             for history.answers in (None, asyncio.Event()):
-                loop = deployer_loop.Loop(source, place, Asked(patience=0.0), lambda _: None, timing)
+                loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), lambda _: None, timing)
                 running = asyncio.create_task(loop.run())
                 await asyncio.sleep(30)
                 running.cancel()

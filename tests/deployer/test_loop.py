@@ -23,10 +23,10 @@ from gitops_ds.deployer import (
     state_store,
     watch_cache,
 )
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import Movement
 from gitops_ds.model import deployment
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import PassedOn, Push
 from gitops_ds.model.events import base
@@ -36,7 +36,7 @@ from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
-from gitops_ds.simulator.faults import Request, failure
+from gitops_ds.simulator.faults import SimulatedRequest, failure
 from gitops_ds.yaml import parser
 from tests.deployer.test_custom_kinds import DEFINITION as PROBES
 from tests.deployer.test_custom_kinds import PROBE as ONE_PROBE
@@ -101,7 +101,7 @@ class History:
 
 @dataclass
 class Scene:
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     client: simulator.Client
     history: History
     loop: deployer_loop.Loop
@@ -122,18 +122,20 @@ class Scene:
 
 
 def loop_on(
-    cluster: simulator.Cluster, client: simulator.Client, history: History, heard: list[Record], asked: Asked
+    cluster: simulator.SimulatedCluster, client: simulator.Client, history: History, heard: list[Record], asked: ApplyOptions
 ) -> deployer_loop.Loop:
-    place = Place(client, "gitops-ds", "test", "memory")
-    source = revision_selector.Source(history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare))
+    place = DeployTarget(client, "gitops-ds", "test", "memory")
+    source = revision_selector.RevisionSource(
+        history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+    )
     return deployer_loop.Loop(
-        source, place, asked, heard.append, deployer_loop.Timing(5.0, cluster.server.now, random.Random(1).random)
+        source, place, asked, heard.append, deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
     )
 
 
-def play(script: Callable[[Scene], Awaitable[None]], asked: Asked = Asked(patience=0.0)) -> None:  # noqa: B008
+def play(script: Callable[[Scene], Awaitable[None]], asked: ApplyOptions = ApplyOptions(patience=0.0)) -> None:  # noqa: B008
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
             history, heard, client = History(), [], cluster.client()
             history.push(AGENT.format(tag="1"))
@@ -229,15 +231,15 @@ async def edit(scene: Scene, tag: str) -> None:
     await person.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-@pytest.mark.parametrize(("drift", "image"), [(Drift.CORRECT, "1"), (Drift.REPORT, "9"), (Drift.HOLD, "9")])
-def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(drift: Drift, image: str) -> None:
+@pytest.mark.parametrize(("drift", "image"), [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")])
+def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(drift: DriftPolicy, image: str) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await edit(scene, "9")
         await asyncio.sleep(3)  # nobody asks: the watch does
         assert await scene.image() == image
 
-    play(script, Asked(drift=drift, patience=0.0))
+    play(script, ApplyOptions(drift=drift, patience=0.0))
 
 
 def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
@@ -344,7 +346,7 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
 def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> None:
     secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
 
-    def refused(request: Request) -> errors.ClusterError | None:
+    def refused(request: SimulatedRequest) -> errors.ClusterError | None:
         return failure(403, "secrets is forbidden") if request.resource == SECRET else None
 
     async def script(scene: Scene) -> None:
@@ -401,7 +403,7 @@ def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted() -> N
         await scene.settle()
         broken = True
 
-        def faults(request: Request) -> errors.ClusterError | None:
+        def faults(request: SimulatedRequest) -> errors.ClusterError | None:
             if broken and request.resource == DAEMONSET and request.verb in ("list", "watch"):
                 raise RuntimeError("can't start new thread")
             return None
@@ -485,7 +487,7 @@ def test_what_left_git_is_deleted_only_when_pruning_is_on() -> None:
         assert {key.kind for key in known.inventory} == {"DaemonSet"}
 
     play(kept)
-    play(gone, Asked(Guards(prune=True), patience=0.0))
+    play(gone, ApplyOptions(Guards(prune=True), patience=0.0))
 
 
 async def config_maps(scene: Scene) -> list[str]:
@@ -502,7 +504,7 @@ def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
         scene.history.push(AGENT.format(tag="2"))
         doomed_heard: list[Record] = []
         doomed = asyncio.create_task(
-            loop_on(scene.cluster, scene.cluster.client(), scene.history, doomed_heard, Asked(patience=0.0)).run()
+            loop_on(scene.cluster, scene.cluster.client(), scene.history, doomed_heard, ApplyOptions(patience=0.0)).run()
         )
         await asyncio.sleep(after)
         doomed.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.fleet import agents
 from gitops_ds.model import deployment, names
 from gitops_ds.model.control_requests import (
@@ -25,7 +25,7 @@ from gitops_ds.plan.prune import Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
-from gitops_ds.telemetry.kube_events import About
+from gitops_ds.telemetry.kube_events import InvolvedObject
 from tests.deployer.test_loop import (
     AGENT,
     Scene,
@@ -35,7 +35,7 @@ from tests.deployer.test_loop import (
 )
 
 NAME = "gitops-ds-test"
-STATE = About("v1", "ConfigMap", "gitops-ds", NAME)
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", NAME)
 MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
 
 
@@ -148,7 +148,7 @@ async def again(scene: Scene) -> None:
     """Another process takes over, and passes once."""
     from tests.deployer.test_loop import loop_on
 
-    second = loop_on(scene.cluster, scene.cluster.client(), scene.history, scene.heard, Asked(patience=0.0))
+    second = loop_on(scene.cluster, scene.cluster.client(), scene.history, scene.heard, ApplyOptions(patience=0.0))
     running = asyncio.create_task(second.run())
     await asyncio.sleep(60)
     second.stop()
@@ -188,7 +188,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         for heard in scene.heard:
             courses.hear(heard)
         [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
-        assert stage.step is commit_progress.Step.APPLYING
+        assert stage.step is commit_progress.StageKind.APPLYING
         assert stage.words.startswith("suspended: DaemonSet default/agent")
         await mark(scene, None)
         await asyncio.sleep(10)
@@ -255,7 +255,7 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
         assert names.APPROVE not in await annotations(scene)
         assert await config_maps(scene) == ["agent"]
 
-    play(script, Asked(Guards(prune=True), patience=0.0))
+    play(script, ApplyOptions(Guards(prune=True), patience=0.0))
 
 
 @pytest.mark.parametrize("word", ["true", "True", "TRUE"])

@@ -18,11 +18,11 @@ from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceChanged
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
-from gitops_ds.telemetry.kube_events import About
+from gitops_ds.telemetry.kube_events import InvolvedObject
 from tests.deployer.test_loop import AGENT, Scene, edit, play
 from tests.deployer.test_requests import annotate
 
-STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 ELSEWHERE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
 
 
@@ -166,7 +166,7 @@ def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> Non
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)
-        place = reconcile.Place(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
+        place = reconcile.DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
 
         def snapshot(commit: str) -> Snapshot:
             return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.model import deployment
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import Key
@@ -24,7 +24,7 @@ KEY = Key("apps", "DaemonSet", "default", "agent")
 class Standby:
     """A replica that leads, and one that stands by, on one cluster; each looks at a history of its own."""
 
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     leader: deployer_loop.Loop
     theirs: History
     client: simulator.Client
@@ -57,13 +57,13 @@ class Standby:
 
 def play(script: Callable[[Standby], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
             heard: list[Record] = []
             histories, clients = (History(), History()), (cluster.client(), cluster.client())
             for history in histories:
                 history.push(AGENT.format(tag="1"))
-            asked = Asked(patience=0.0)
+            asked = ApplyOptions(patience=0.0)
             leader = loop_on(cluster, clients[0], histories[0], [], asked)
             loop = loop_on(cluster, clients[1], histories[1], heard, asked)
             loop.rest()

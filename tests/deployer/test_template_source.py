@@ -14,21 +14,21 @@ from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model import deployment, names
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.prune import Guards
 from gitops_ds.redaction.events import Discreet
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 from tests.deployer.test_loop import History
 
-PRUNING = Asked(Guards(prune=True, share=1.0), patience=0.0, allowed=Allowed(homes=frozenset({"gitops-ds"})))
+PRUNING = ApplyOptions(Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"})))
 SECRET_IMAGE = "registry.example.com/hush-hush"
 
 
@@ -49,7 +49,7 @@ spec:
 
 @dataclass
 class Scene:
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     people: simulator.Client
     client: simulator.Client
     heard: list[Record]
@@ -112,12 +112,12 @@ class Scene:
 def play(
     script: Callable[[Scene], Awaitable[None]],
     *,
-    asked: Asked = PRUNING,
+    asked: ApplyOptions = PRUNING,
     chosen: Chosen = Chosen(namespaces=("*",)),  # noqa: B008  frozen
     beside_git: bool = False,
 ) -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
             scene = Scene(cluster, cluster.client("kubectl"), cluster.client(), [], History())
             chance = random.Random(1).random
@@ -139,27 +139,27 @@ def play(
     virtual_time.run(main())
 
 
-def begin(scene: Scene, claims: Claims, asked: Asked, chosen: Chosen) -> Templates:
+def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: Chosen) -> Templates:
     clock, chance = scene.cluster.server.now, random.Random(2).random
     tell = Discreet(scene.heard.append)
     source = Templates(scene.client, chosen, tell, clock)
-    place = Place(scene.client, "gitops-ds", chosen.owner, "templates")
-    loop = deployer_loop.Loop(source.as_source(), place, asked, tell, deployer_loop.Timing(5.0, clock, chance))
+    place = DeployTarget(scene.client, "gitops-ds", chosen.owner, "templates")
+    loop = deployer_loop.Loop(source.as_source(), place, asked, tell, deployer_loop.LoopTiming(5.0, clock, chance))
     loop.join(claims, Rank.TEMPLATES)
     source.begin(loop.stirred, chance)
     scene.loops.append(loop)
     return source
 
 
-def following(scene: Scene, claims: Claims, asked: Asked) -> deployer_loop.Loop:
-    place = Place(scene.cluster.client(), "gitops-ds", "fleet", "memory")
-    source = revision_selector.Source(
+def following(scene: Scene, claims: Claims, asked: ApplyOptions) -> deployer_loop.Loop:
+    place = DeployTarget(scene.cluster.client(), "gitops-ds", "fleet", "memory")
+    source = revision_selector.RevisionSource(
         scene.git.tip,
         scene.git.snapshot,
         scene.git.movement,
         revision_selector.at_once(partial(prepare.prepare, namespace="default")),
     )
-    timing = deployer_loop.Timing(5.0, scene.cluster.server.now, random.Random(3).random)
+    timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(3).random)
     loop = deployer_loop.Loop(source, place, asked, scene.heard.append, timing)
     loop.join(claims, Rank.GIT)
     return loop

@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.commands.doctor import checks as doctor_checks
-from gitops_ds.commands.doctor.result import Verdict
+from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.model.objects import Key
 from tests import controlplane
 from tests.docs.conftest import Run
@@ -97,17 +97,23 @@ def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict"), [(None, Verdict.BAD), ((2, 38, 5), Verdict.BAD), ((2, 39), Verdict.OK), ((3, 0), Verdict.OK)]
+    ("version", "verdict"),
+    [(None, CheckVerdict.BAD), ((2, 38, 5), CheckVerdict.BAD), ((2, 39), CheckVerdict.OK), ((3, 0), CheckVerdict.OK)],
 )
-def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: Verdict) -> None:
+def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: CheckVerdict) -> None:
     assert doctor_checks._git(version).verdict is verdict
 
 
 @pytest.mark.parametrize(
     ("version", "verdict"),
-    [("v1.33.9", Verdict.WARNING), ("v1.34.0", Verdict.OK), ("v1.37.1", Verdict.OK), ("v1.38.0-alpha.1", Verdict.WARNING)],
+    [
+        ("v1.33.9", CheckVerdict.WARNING),
+        ("v1.34.0", CheckVerdict.OK),
+        ("v1.37.1", CheckVerdict.OK),
+        ("v1.38.0-alpha.1", CheckVerdict.WARNING),
+    ],
 )
-def test_the_versions_of_kubernetes_that_were_tested_are_ok(version: str, verdict: Verdict) -> None:
+def test_the_versions_of_kubernetes_that_were_tested_are_ok(version: str, verdict: CheckVerdict) -> None:
     assert doctor_checks._version(version).verdict is verdict
 
 

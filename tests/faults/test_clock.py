@@ -11,7 +11,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.base import Record
@@ -27,16 +27,16 @@ JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
 
 def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="0"))
-            timing = deployer_loop.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = deployer_loop.Source(
+            timing = deployer_loop.LoopTiming(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = deployer_loop.RevisionSource(
                 history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
             )
-            asked = Asked(patience=0.0)
-            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            asked = ApplyOptions(patience=0.0)
+            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             for tag, hours in enumerate(JUMPS, 1):
@@ -60,16 +60,16 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
 @pytest.mark.parametrize("hours", JUMPS)
 def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: float) -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="1"))
-            timing = deployer_loop.Timing(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
-            source = deployer_loop.Source(
+            timing = deployer_loop.LoopTiming(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            source = deployer_loop.RevisionSource(
                 history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
             )
-            asked = replace(Asked(patience=0.0), compare_every=300.0)
-            loop = deployer_loop.Loop(source, Place(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            asked = replace(ApplyOptions(patience=0.0), compare_every=300.0)
+            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             await scene.settle()

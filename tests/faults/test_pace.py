@@ -8,7 +8,7 @@ from gitops_ds.client import reconnect_throttle
 from gitops_ds.simulator import virtual_time
 
 
-async def sent(paced: reconnect_throttle.Pace, count: int) -> list[float]:
+async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[float]:
     """When each of so many requests went out that want to at once, in seconds from now."""
     loop = asyncio.get_running_loop()
     began, found = loop.time(), []
@@ -24,7 +24,7 @@ async def sent(paced: reconnect_throttle.Pace, count: int) -> list[float]:
 
 def test_nobody_waits_while_all_is_well_nor_after_a_hiccup() -> None:
     async def play() -> None:
-        paced = reconnect_throttle.Pace(asyncio.get_running_loop().time)
+        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
         assert max(await sent(paced, 500)) == 0
         paced.failed()
         await asyncio.sleep(reconnect_throttle.AWAY / 2)
@@ -35,7 +35,7 @@ def test_nobody_waits_while_all_is_well_nor_after_a_hiccup() -> None:
 
 def test_after_an_outage_requests_go_out_one_after_the_other_for_half_a_minute() -> None:
     async def play() -> None:
-        paced = reconnect_throttle.Pace(asyncio.get_running_loop().time)
+        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
         for _ in range(30):
             paced.failed()
             await asyncio.sleep(10)

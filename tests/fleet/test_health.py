@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Powers
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import Blame, Health, HealthState
@@ -102,7 +102,7 @@ async def nothing(_: Stand) -> None:
 
 
 def refusing(message: str) -> simulator_faults.Faults:
-    def refuse(request: simulator_faults.Request) -> simulator_faults.Fault | None:
+    def refuse(request: simulator_faults.SimulatedRequest) -> simulator_faults.RequestFault | None:
         return errors.Forbidden(message, 403, "Forbidden") if (request.verb, request.resource) == ("create", POD) else None
 
     return refuse
@@ -117,7 +117,7 @@ class Fault:
     state: HealthState
     said: set[tuple[str, Blame]]  # reason and blame of the nodes that are not well
     notice: float = 0.0
-    bad: Sequence[simulator.Fault] = ()
+    bad: Sequence[simulator.PodFault] = ()
     nodes: Sequence[NodeSpec] = tuple(named(range(3)))
     spec: dict[str, Any] = field(default_factory=dict)
     pull: float = 2.0
@@ -132,8 +132,8 @@ QUOTA = 'pods "agent-x" is forbidden: exceeded quota: pods, requested: pods=1, u
 WEBHOOK = 'admission webhook "policy.example.com" denied the request: no digest'
 
 
-def bad(trouble: Trouble, of: str = "bad", nodes: str = "*") -> tuple[simulator.Fault, ...]:
-    return (simulator.Fault(of, trouble, nodes),)
+def bad(trouble: Trouble, of: str = "bad", nodes: str = "*") -> tuple[simulator.PodFault, ...]:
+    return (simulator.PodFault(of, trouble, nodes),)
 
 
 FAULTS = [
@@ -199,7 +199,7 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
         async with stand(fault.nodes, daemonset(**fault.spec), behaviour) as there:
             controller = there.begin(client=there.cluster.client(faults=fault.faults))
             await controller.synced.wait()
-            standings = Standings(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
             there.hearers.append(standings.hear)
             running = asyncio.create_task(standings.run())
             if fault.inject is not nothing:
@@ -233,7 +233,7 @@ def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commi
         async with stand(3) as there:
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
             await controller.synced.wait()
-            standings = Standings(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
             there.hearers.append(standings.hear)
             running = asyncio.create_task(standings.run())
             states = []
@@ -259,7 +259,7 @@ def test_a_rollout_behind_a_dead_node_is_held_up_by_it_and_has_not_failed() -> N
         async with stand(4, daemonset(updateStrategy=world.rolling(1))) as there:
             controller = there.begin()
             await controller.synced.wait()
-            standings = Standings(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
             running = asyncio.create_task(standings.run())
             await asyncio.sleep(30)
             there.cluster.unready_node("node-0")
@@ -277,7 +277,7 @@ def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
         async with stand(2) as there:
             controller = there.begin(Powers.PACE)
             await controller.synced.wait()
-            standings = Standings(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
             running = asyncio.create_task(standings.run())
             await asyncio.sleep(DEADLINE - 5)
             assert standings.agents()[0].health.state is P

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.agents import Cover, CoverageLost
@@ -33,7 +33,7 @@ NODES = [NodeSpec(f"node-{n:02d}", {"disk": "ssd", POOL: "gpu" if n < 8 else "cp
 @dataclass
 class Watched:
     there: Stand
-    standings: Standings
+    standings: StatusTracker
     quota: list[bool]
 
     @property
@@ -52,14 +52,14 @@ def ours(commit: str = "a" * 40, **spec: Any) -> dict[str, Any]:
 async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
     quota = [False]
 
-    def refuse(request: faults.Request) -> faults.Fault | None:
+    def refuse(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         full = quota[0] and (request.verb, request.resource) == ("create", POD)
         return errors.Forbidden("exceeded quota: pods", 403, "Forbidden") if full else None
 
     async with stand(nodes, ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}})) as there:
         controller = there.begin(client=there.cluster.client(faults=refuse))
         await controller.synced.wait()
-        standings = Standings(controller, dict, virtual_time.clock(), there.records.append)
+        standings = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
         there.hearers.append(standings.hear)
         running = asyncio.create_task(standings.run())
         await asyncio.sleep(60)

@@ -12,7 +12,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.controller.controller import Powers
 from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
 from gitops_ds.fleet.pod_create_failures import Complaints
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.decision import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
@@ -47,11 +47,11 @@ async def refuse(there: Stand, number: int, uid: str) -> None:
     await there.people.create(EVENT, {**body, **told, "message": REFUSED.format(number)})
 
 
-async def begun(there: Stand, asked: Asked) -> tuple[Standings, list[asyncio.Task[None]], str]:
+async def begun(there: Stand, asked: Asked) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
     """What is known under powers that make no pod, the look at complaints, and the DaemonSet's uid."""
     controller = there.begin(Powers.OBSERVE)
     await controller.synced.wait()
-    found = Standings(controller, dict, virtual_time.clock())
+    found = StatusTracker(controller, dict, virtual_time.clock())
     cluster: Any = asked
     looking: Cluster = cluster
     body = await there.people.get(DAEMONSET, "default", "agent")

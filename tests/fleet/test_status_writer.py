@@ -15,8 +15,8 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import status_writer
-from gitops_ds.fleet.status_writer import Statuses
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.status_writer import StatusWriter
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployment import PassEnded, State
@@ -51,11 +51,11 @@ class Scene:
     controller: Controller
     states: dict[str, State]
     writer: simulator.Client
-    standings: Standings
+    standings: StatusTracker
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self) -> None:
-        writing = Statuses(self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock())
+        writing = StatusWriter(self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock())
         self.tasks.append(asyncio.create_task(writing.run()))
 
     def remember(self, **states: State) -> None:
@@ -93,7 +93,7 @@ async def scene(kind: Resource, faults: simulator_faults.Faults = simulator_faul
         controller = there.begin()
         await controller.synced.wait()
         states: dict[str, State] = {}
-        standings = Standings(controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states))
+        standings = StatusTracker(controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states))
         made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), standings)
         made.tasks.append(asyncio.create_task(standings.run()))
         made.begin()
@@ -220,7 +220,7 @@ def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
 def test_an_api_server_that_refuses_is_tried_again() -> None:
     refusing = [True]
 
-    def refuse(request: simulator_faults.Request) -> simulator_faults.Fault | None:
+    def refuse(request: simulator_faults.SimulatedRequest) -> simulator_faults.RequestFault | None:
         return simulator_faults.failure(500) if refusing[0] else None
 
     async def play_it() -> None:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gitops_ds.fleet import agents
-from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, Standings
+from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import PassEnded, State
@@ -27,10 +27,10 @@ LOST = Key("apps", "DaemonSet", "default", "lost")
 
 
 @contextlib.asynccontextmanager
-async def standing(there: Stand, states: dict[str, State] | None = None) -> AsyncIterator[Standings]:
+async def standing(there: Stand, states: dict[str, State] | None = None) -> AsyncIterator[StatusTracker]:
     controller = there.begin()
     await controller.synced.wait()
-    found = Standings(controller, lambda: states or {}, virtual_time.clock())
+    found = StatusTracker(controller, lambda: states or {}, virtual_time.clock())
     running = asyncio.create_task(found.run())
     yield found
     running.cancel()
@@ -130,7 +130,7 @@ def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
             controller = there.begin()
             await controller.synced.wait()
             synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
-            found = Standings(controller, dict, virtual_time.clock(), sources=lambda: synced)
+            found = StatusTracker(controller, dict, virtual_time.clock(), sources=lambda: synced)
             running = asyncio.create_task(found.run())
             changes = found.changed()
             await asyncio.sleep(30)

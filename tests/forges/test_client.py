@@ -12,9 +12,9 @@ from aiohttp import web
 
 from gitops_ds import errors
 from gitops_ds.forges import requests
-from gitops_ds.forges.access import Access, Token
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Clock, Forge, Posted
-from gitops_ds.forges.requests import Kind, State, Status
+from gitops_ds.forges.requests import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 MARKER = "<!-- gitops-ds:report key=check v=1 -->"
 FIRST = Sticky(MARKER, "first\n", HEAD, (1, 1))
 SECOND = Sticky(MARKER, "second\n", HEAD, (2, 1))
-STATUS = Status("gitops-ds/check", State.FAILURE, "1 error, 0 warnings, 0 info", "https://ci.example/1")
-SERVERS = pytest.mark.parametrize("kind", [Kind.GITHUB, Kind.GITLAB])
+STATUS = CommitStatus("gitops-ds/check", StatusState.FAILURE, "1 error, 0 warnings, 0 info", "https://ci.example/1")
+SERVERS = pytest.mark.parametrize("kind", [ForgeKind.GITHUB, ForgeKind.GITLAB])
 
 
 @dataclass
@@ -41,12 +41,12 @@ class Time:
         return Clock(lambda: self.now, self.sleep)
 
 
-def server(kind: Kind) -> Server:
-    return GitHub() if kind is Kind.GITHUB else GitLab()
+def server(kind: ForgeKind) -> Server:
+    return GitHub() if kind is ForgeKind.GITHUB else GitLab()
 
 
 def run(
-    kind: Kind,
+    kind: ForgeKind,
     on: Server,
     work: Callable[[Forge], Awaitable[T]],
     *,
@@ -58,8 +58,8 @@ def run(
 
     async def inner() -> T:
         async with on.running():
-            project = "acme/agents" if kind is Kind.GITHUB else "42"
-            access = Access(kind, requests.api_address(kind, on.url), Token("TOKEN", token), project)
+            project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
+            access = ForgeAccess(kind, requests.api_address(kind, on.url), ForgeToken("TOKEN", token), project)
             async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
                 return await work(forge)
 
@@ -71,7 +71,7 @@ async def both(forge: Forge) -> list[Posted]:
 
 
 @SERVERS
-def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(kind: Kind) -> None:
+def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(kind: ForgeKind) -> None:
     on = server(kind)
     assert run(kind, on, both) == [Posted.CREATED, Posted.UPDATED, Posted.UNCHANGED]
     (comment,) = on.comments
@@ -80,7 +80,7 @@ def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same
 
 
 @SERVERS
-def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: Kind) -> None:
+def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: ForgeKind) -> None:
     on = server(kind)
     mallory, us = on.users["other-token"], on.users["good-token"]
     for i in range(250):
@@ -93,7 +93,7 @@ def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: Kind) -> N
 
 
 @SERVERS
-def test_anothers_comment_with_our_marker_is_left_alone(kind: Kind) -> None:
+def test_anothers_comment_with_our_marker_is_left_alone(kind: ForgeKind) -> None:
     on = server(kind)
     theirs = on.add(on.users["other-token"], FIRST.body)
     assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is Posted.CREATED
@@ -102,7 +102,7 @@ def test_anothers_comment_with_our_marker_is_left_alone(kind: Kind) -> None:
 
 
 @SERVERS
-def test_a_comment_of_another_key_is_another_comment(kind: Kind) -> None:
+def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
     on = server(kind)
     other = on.add(on.users["good-token"], Sticky("<!-- gitops-ds:report key=fleet v=1 -->", "x\n", HEAD).body)
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
@@ -121,7 +121,7 @@ def test_a_comment_of_another_key_is_another_comment(kind: Kind) -> None:
         (Sticky(MARKER, "nobody knows when\n", HEAD), Posted.UPDATED),
     ],
 )
-def test_the_report_of_a_later_run_for_the_same_commit_stays(kind: Kind, there: Sticky, posted: Posted) -> None:
+def test_the_report_of_a_later_run_for_the_same_commit_stays(kind: ForgeKind, there: Sticky, posted: Posted) -> None:
     on = server(kind)
     comment = on.add(on.users["good-token"], there.body)
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is posted
@@ -139,7 +139,7 @@ def test_the_report_of_a_later_run_for_the_same_commit_stays(kind: Kind, there: 
         (Fault(0, method="GET", cut=True), [1.0]),
     ],
 )
-def test_what_passes_is_waited_for(kind: Kind, fault: Fault, pauses: list[float]) -> None:
+def test_what_passes_is_waited_for(kind: ForgeKind, fault: Fault, pauses: list[float]) -> None:
     on, time = server(kind), Time()
     # A GET on a connection that ends is sent once more by the library itself.
     on.faults = [replace(fault, status=fault.status or 200)] * (2 if fault.cut else 1)
@@ -163,13 +163,13 @@ def test_what_passes_is_waited_for(kind: Kind, fault: Fault, pauses: list[float]
 def test_the_limits_of_github_are_waited_out_as_it_asks(fault: Fault, pause: float) -> None:
     on, time = GitHub(), Time()
     on.faults = [fault]
-    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS), time=time)
+    run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS), time=time)
     assert time.pauses == [pause]
     assert [one["context"] for one in on.statuses] == ["gitops-ds/check"]
 
 
 @SERVERS
-def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: Kind) -> None:
+def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: ForgeKind) -> None:
     on, time = server(kind), Time()
     on.faults = [Fault(429, {"Retry-After": "1800"}, {"message": "slow down"})]
     with pytest.raises(errors.ForgeUnreachable, match=r"429 slow down.*1800 s more"):
@@ -178,7 +178,7 @@ def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: Kind) -> 
 
 
 @SERVERS
-def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: Kind) -> None:
+def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: ForgeKind) -> None:
     on, time = server(kind), Time()
     on.faults = [Fault(503) for _ in range(100)]
     start = time.now
@@ -190,9 +190,9 @@ def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: Kind) -> N
 
 @SERVERS
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: Kind, cut: bool) -> None:
+def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, cut: bool) -> None:
     on = server(kind)
-    on.faults = [Fault(502, {}, {}, "POST", "comments" if kind is Kind.GITHUB else "notes", applied=True, cut=cut)]
+    on.faults = [Fault(502, {}, {}, "POST", "comments" if kind is ForgeKind.GITHUB else "notes", applied=True, cut=cut)]
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
     assert [one.body for one in on.comments] == [FIRST.body]
 
@@ -201,11 +201,11 @@ def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: Kind, cut: b
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
-        ({"read"}, {Kind.GITHUB: "`pull-requests: write`", Kind.GITLAB: "the scope `api` and the role Reporter"}),
-        (set(), {Kind.GITHUB: "`pull-requests: read`", Kind.GITLAB: "the scope `api`"}),
+        ({"read"}, {ForgeKind.GITHUB: "`pull-requests: write`", ForgeKind.GITLAB: "the scope `api` and the role Reporter"}),
+        (set(), {ForgeKind.GITHUB: "`pull-requests: read`", ForgeKind.GITLAB: "the scope `api`"}),
     ],
 )
-def test_a_token_without_the_right_is_told_which(kind: Kind, rights: set[str], words: dict[Kind, str]) -> None:
+def test_a_token_without_the_right_is_told_which(kind: ForgeKind, rights: set[str], words: dict[ForgeKind, str]) -> None:
     on = server(kind)
     on.users["weak"] = User("weak", 5, frozenset(rights))
     with pytest.raises(errors.ForgeDenied) as refused:
@@ -216,16 +216,16 @@ def test_a_token_without_the_right_is_told_which(kind: Kind, rights: set[str], w
 
 
 @SERVERS
-def test_a_token_that_may_not_set_a_status_is_told_so(kind: Kind) -> None:
+def test_a_token_that_may_not_set_a_status_is_told_so(kind: ForgeKind) -> None:
     on = server(kind)
     on.users["weak"] = User("weak", 5, frozenset({"read", "comment"}))
-    needed = "`statuses: write`" if kind is Kind.GITHUB else "Developer"
+    needed = "`statuses: write`" if kind is ForgeKind.GITHUB else "Developer"
     with pytest.raises(errors.ForgeDenied, match=needed):
         run(kind, on, lambda forge: forge.status(HEAD, STATUS), token="weak")
 
 
 @SERVERS
-def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: Kind) -> None:
+def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: ForgeKind) -> None:
     on = server(kind)
     with pytest.raises(errors.ForgeDenied, match="does not know the token of TOKEN"):
         run(kind, on, lambda forge: forge.head(7), token="bad")
@@ -234,7 +234,7 @@ def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: Kind) -> No
 
 
 @SERVERS
-def test_the_token_never_goes_to_another_host_and_is_never_told(kind: Kind) -> None:
+def test_the_token_never_goes_to_another_host_and_is_never_told(kind: ForgeKind) -> None:
     on, other = server(kind), server(kind)
 
     async def work(forge: Forge) -> str:
@@ -259,17 +259,17 @@ def test_a_repository_that_was_renamed_is_followed_on_the_same_host() -> None:
         on.faults = [Fault(301, {"Location": "/api/v3/repos/acme/agents/pulls/7"})]
         return await forge.head(7)
 
-    assert run(Kind.GITHUB, on, work) == HEAD
+    assert run(ForgeKind.GITHUB, on, work) == HEAD
     on.faults = [Fault(307, {"Location": f"/api/v3/repos/acme/agents/statuses/{HEAD}"})]
-    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+    run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
     assert len(on.statuses) == 1
     on.faults = [Fault(302, {"Location": f"/api/v3/repos/acme/agents/statuses/{HEAD}"})]
     with pytest.raises(errors.ForgeError, match="redirect"):
-        run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+        run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
 
 
 @SERVERS
-def test_a_server_that_is_no_forge_is_told(kind: Kind) -> None:
+def test_a_server_that_is_no_forge_is_told(kind: ForgeKind) -> None:
     on = server(kind)
     for body in ("hello", [], {"head": {}}, {"head": "x", "sha": 3}):
         on.faults = [Fault(200, {}, body)]
@@ -278,9 +278,9 @@ def test_a_server_that_is_no_forge_is_told(kind: Kind) -> None:
 
 
 def test_a_status_says_what_each_forge_takes() -> None:
-    long = Status("gitops-ds/check", State.FAILURE, "x" * 300, "https://ci.example/1", "77")
+    long = CommitStatus("gitops-ds/check", StatusState.FAILURE, "x" * 300, "https://ci.example/1", "77")
     on: Server = GitHub()
-    run(Kind.GITHUB, on, lambda forge: forge.status(HEAD, long))
+    run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, long))
     (told,) = on.statuses
     assert told == {
         "sha": HEAD,
@@ -290,7 +290,7 @@ def test_a_status_says_what_each_forge_takes() -> None:
         "target_url": "https://ci.example/1",
     }
     on = GitLab()
-    run(Kind.GITLAB, on, lambda forge: forge.status(HEAD, long))
+    run(ForgeKind.GITLAB, on, lambda forge: forge.status(HEAD, long))
     (told,) = on.statuses
     assert (told["state"], told["name"], told["pipeline_id"], len(told["description"])) == ("failed", "gitops-ds/check", 77, 255)
 
@@ -302,19 +302,19 @@ def test_a_status_that_gitlab_has_already_is_no_failure() -> None:
         await forge.status(HEAD, STATUS)
         await forge.status(HEAD, STATUS)
 
-    run(Kind.GITLAB, on, twice)
+    run(ForgeKind.GITLAB, on, twice)
     assert len(on.statuses) == 1
 
 
 def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
     on = GitHub()
-    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:fix", HEAD)) == 7
-    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:fix", "b" * 40)) == 0
-    assert run(Kind.GITHUB, on, lambda forge: forge.find("contributor:&head=acme:main", HEAD)) == 0
+    assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:fix", HEAD)) == 7
+    assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:fix", "b" * 40)) == 0
+    assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:&head=acme:main", HEAD)) == 0
 
 
 def test_a_projects_name_is_one_part_of_a_path() -> None:
-    place = requests.Place("acme/agents?x=1#y", 7)
+    place = requests.PullRequestRef("acme/agents?x=1#y", 7)
     assert requests.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
     assert requests.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
 
@@ -329,7 +329,7 @@ def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:
         await site.start()
         port = app.addresses[0][1]
         await app.cleanup()
-        access = Access(Kind.GITEA, f"http://127.0.0.1:{port}/api/v1", Token("TOKEN", "good-token"), "acme/agents")
+        access = ForgeAccess(ForgeKind.GITEA, f"http://127.0.0.1:{port}/api/v1", ForgeToken("TOKEN", "good-token"), "acme/agents")
         async with Forge(access, 10, clock=time.clock()) as forge:
             await forge.head(7)
 

@@ -14,8 +14,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.commands import pull_request_comment
-from gitops_ds.commands.pull_request_comment import Done, Wanted
-from gitops_ds.forges.requests import Kind, State
+from gitops_ds.commands.pull_request_comment import CommentOptions, CommentResult
+from gitops_ds.forges.requests import ForgeKind, StatusState
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import markdown
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
@@ -39,10 +39,10 @@ def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> 
     return {**ACTIONS, "GITHUB_EVENT_PATH": str(directory / "event.json"), "GITHUB_TOKEN": "good-token", **more}
 
 
-def done(on: Server, wanted: Wanted, environ: Mapping[str, str]) -> Done:
+def done(on: Server, wanted: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
     """What came of it on that server, whose address stands in the environment as `URL`."""
 
-    async def inner() -> Done:
+    async def inner() -> CommentResult:
         async with on.running():
             there = {name: value.replace("URL", on.url) for name, value in environ.items()}
             return await pull_request_comment.carry_out(pull_request_comment.task(wanted, there), there, 5)
@@ -60,7 +60,7 @@ def on_gitlab(**more: str) -> dict[str, str]:
 
 def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitHub()
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert told.refused == ()
     assert told.told == ("comment created on acme/agents#7", f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}")
     (comment,) = on.comments
@@ -71,7 +71,7 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
 
 def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitLab()
-    told = done(on, Wanted(written(tmp_path)), on_gitlab())
+    told = done(on, CommentOptions(written(tmp_path)), on_gitlab())
     assert told.told == ("comment created on 42!7", f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}")
     assert on.statuses[0]["pipeline_id"] == 100
 
@@ -79,7 +79,7 @@ def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -
 def test_the_token_of_a_job_of_gitlab_is_told_what_it_lacks(tmp_path: Path) -> None:
     environ = on_gitlab(CI_JOB_TOKEN="good-token")
     del environ["GITLAB_TOKEN"]
-    told = done(GitLab(), Wanted(written(tmp_path)), environ)
+    told = done(GitLab(), CommentOptions(written(tmp_path)), environ)
     assert told.told == ()
     assert "CI_JOB_TOKEN" in str(told.refused[0])
 
@@ -87,17 +87,17 @@ def test_the_token_of_a_job_of_gitlab_is_told_what_it_lacks(tmp_path: Path) -> N
 def test_the_status_is_set_though_the_comment_was_refused_and_the_other_way(tmp_path: Path) -> None:
     on = GitHub()
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "status"}))
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert (len(told.told), len(told.refused), len(on.statuses)) == (1, 1, 1)
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "comment"}))
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert (len(told.told), len(told.refused), len(on.comments)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(("only", "comments", "statuses"), [("", 1, 1), ("comment", 1, 0), ("status", 0, 1)])
 def test_only_what_was_asked_for(tmp_path: Path, only: str, comments: int, statuses: int) -> None:
     on = GitHub()
-    done(on, Wanted(written(tmp_path), only=only), on_github(tmp_path))
+    done(on, CommentOptions(written(tmp_path), only=only), on_github(tmp_path))
     assert (len(on.comments), len(on.statuses)) == (comments, statuses)
 
 
@@ -105,7 +105,7 @@ def test_a_pull_request_that_moved_on_keeps_its_comment(tmp_path: Path) -> None:
     on = GitHub()
     on.head = OTHER
     theirs = on.add(on.users["good-token"], f"{markdown.marker('check')}\nnewer")
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert f"moved on to {OTHER[:12]}" in told.told[0]
     assert theirs.body.endswith("newer")
     assert [one["sha"] for one in on.statuses] == [HEAD]
@@ -113,19 +113,19 @@ def test_a_pull_request_that_moved_on_keeps_its_comment(tmp_path: Path) -> None:
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
     on = GitHub()
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
     assert told.told[0] == "comment created on acme/agents#7"
     on.head = OTHER
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
     assert "no pull request is at this commit" in told.told[0]
 
 
 def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
     on = GitHub()
 
-    async def inner() -> Done:
+    async def inner() -> CommentResult:
         async with on.running():
-            wanted = Wanted(written(tmp_path), Kind.GITHUB, on.url, "acme/agents", 7)
+            wanted = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
             task = pull_request_comment.task(wanted, {})
             assert task.sha == ""
             return await pull_request_comment.carry_out(task, {"GH_TOKEN": "good-token"}, 5)
@@ -138,9 +138,9 @@ def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_kn
     on = GitHub()
     on.head = OTHER
 
-    async def inner() -> Done:
+    async def inner() -> CommentResult:
         async with on.running():
-            wanted = Wanted(written(tmp_path), Kind.GITHUB, on.url, "acme/agents", 7)
+            wanted = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
             return await pull_request_comment.carry_out(pull_request_comment.task(wanted, {}), {"GH_TOKEN": "good-token"}, 5)
 
     told = asyncio.run(inner())
@@ -152,49 +152,49 @@ def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_kn
 @pytest.mark.parametrize(
     ("fail_on", "found", "state"),
     [
-        (Severity.ERROR, FOUND, State.FAILURE),
-        (Severity.ERROR, "0 errors, 5 warnings, 1 info", State.SUCCESS),
-        (Severity.WARNING, "0 errors, 5 warnings, 1 info", State.FAILURE),
-        (Severity.WARNING, "0 errors, 0 warnings, 1 info", State.SUCCESS),
-        (Severity.INFO, "0 errors, 0 warnings, 1 info", State.FAILURE),
-        (Severity.INFO, "no findings", State.SUCCESS),
+        (Severity.ERROR, FOUND, StatusState.FAILURE),
+        (Severity.ERROR, "0 errors, 5 warnings, 1 info", StatusState.SUCCESS),
+        (Severity.WARNING, "0 errors, 5 warnings, 1 info", StatusState.FAILURE),
+        (Severity.WARNING, "0 errors, 0 warnings, 1 info", StatusState.SUCCESS),
+        (Severity.INFO, "0 errors, 0 warnings, 1 info", StatusState.FAILURE),
+        (Severity.INFO, "no findings", StatusState.SUCCESS),
     ],
 )
-def test_the_status_is_that_of_the_check(tmp_path: Path, fail_on: Severity, found: str, state: State) -> None:
-    task = pull_request_comment.task(Wanted(written(tmp_path, found=found), fail_on=fail_on), github(tmp_path))
+def test_the_status_is_that_of_the_check(tmp_path: Path, fail_on: Severity, found: str, state: StatusState) -> None:
+    task = pull_request_comment.task(CommentOptions(written(tmp_path, found=found), fail_on=fail_on), github(tmp_path))
     assert task.status
     assert (task.status.state, task.status.description) == (state, found)
 
 
 def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
     report = written(tmp_path, key="fleet")
-    task = pull_request_comment.task(Wanted(report), github(tmp_path))
+    task = pull_request_comment.task(CommentOptions(report), github(tmp_path))
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("fleet"), "gitops-ds/fleet")
-    task = pull_request_comment.task(Wanted(report, key="a b", status="mine"), github(tmp_path))
+    task = pull_request_comment.task(CommentOptions(report, key="a b", status="mine"), github(tmp_path))
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("a b"), "mine")
 
 
 def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Path) -> None:
     environ = github(tmp_path)
-    wanted = Wanted(written(tmp_path), project="acme/other", number=3)
+    wanted = CommentOptions(written(tmp_path), project="acme/other", number=3)
     task = pull_request_comment.task(wanted, environ)
     assert (task.project, task.number, task.sha) == ("acme/other", 3, "")
-    elsewhere = pull_request_comment.task(replace(wanted, kind=Kind.GITEA, url="https://git.example"), environ)
+    elsewhere = pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA, url="https://git.example"), environ)
     assert (elsewhere.url, elsewhere.number, elsewhere.sha) == ("https://git.example/api/v1", 3, "")
     with pytest.raises(errors.UsageError, match="name the server's address"):
-        pull_request_comment.task(replace(wanted, kind=Kind.GITEA), environ)
+        pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA), environ)
 
 
 @pytest.mark.parametrize(
     ("more", "environ", "words"),
     [
         ({}, {}, "name --forge"),
-        ({"kind": Kind.GITHUB}, {}, "name --forge"),
-        ({"kind": Kind.GITHUB, "project": "a/../b"}, {}, "write OWNER/NAME"),
-        ({"kind": Kind.GITHUB, "project": "a b"}, {}, "write OWNER/NAME"),
-        ({"kind": Kind.GITHUB, "project": "a/b"}, {}, "which commit is meant"),
+        ({"kind": ForgeKind.GITHUB}, {}, "name --forge"),
+        ({"kind": ForgeKind.GITHUB, "project": "a/../b"}, {}, "write OWNER/NAME"),
+        ({"kind": ForgeKind.GITHUB, "project": "a b"}, {}, "write OWNER/NAME"),
+        ({"kind": ForgeKind.GITHUB, "project": "a/b"}, {}, "which commit is meant"),
         ({"sha": "abc"}, ACTIONS, "the whole id"),
         ({"sha": "\x1b[31m"}, ACTIONS, "the whole id"),
         ({}, {**ACTIONS, "GITHUB_SHA": OTHER}, "but this job is about cccccccccccc"),
@@ -202,12 +202,12 @@ def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Pa
 )
 def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path, more: dict[str, Any], environ: dict[str, str], words: str) -> None:
     with pytest.raises(errors.UsageError, match=words) as refused:
-        pull_request_comment.task(Wanted(written(tmp_path), **more), environ)
+        pull_request_comment.task(CommentOptions(written(tmp_path), **more), environ)
     assert "\x1b" not in str(refused.value)
 
 
 def test_a_report_and_a_ci_that_both_say_no_commit(tmp_path: Path) -> None:
-    wanted = Wanted(written(tmp_path, head=""), Kind.GITHUB, project="a/b", number=7)
+    wanted = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
     with pytest.raises(errors.UsageError, match="name --sha"):
         pull_request_comment.task(wanted, {})
     assert pull_request_comment.task(replace(wanted, sha=HEAD), {}).sha == HEAD
@@ -219,7 +219,7 @@ def test_what_is_no_report_is_told_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 100_000)
     for name in ("none", "pipe", "secret", "big", "."):
         with pytest.raises(errors.UsageError, match="--report") as refused:
-            pull_request_comment.task(Wanted(str(tmp_path / name)), github(tmp_path))
+            pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path))
         assert "hunter2" not in str(refused.value)
 
 
@@ -227,14 +227,14 @@ def test_what_is_no_report_is_told_and_never_shown(tmp_path: Path) -> None:
 def test_an_event_that_cannot_be_read_is_as_none(tmp_path: Path, text: str) -> None:
     environ = github(tmp_path)
     (tmp_path / "event.json").write_text(text)
-    task = pull_request_comment.task(Wanted(written(tmp_path, head="b" * 12)), environ)
+    task = pull_request_comment.task(CommentOptions(written(tmp_path, head="b" * 12)), environ)
     assert (task.number, task.sha) == (7, "b" * 40)
 
 
 def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     on = GitHub()
-    done(on, Wanted(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
-    told = done(on, Wanted(written(tmp_path, found="no findings")), on_github(tmp_path))
+    done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
+    told = done(on, CommentOptions(written(tmp_path, found="no findings")), on_github(tmp_path))
     assert "a later run" in told.told[0]
     assert FOUND in on.comments[0].body
 
@@ -242,5 +242,5 @@ def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
 def test_a_broken_answer_is_no_crash(tmp_path: Path) -> None:
     on = GitHub()
     on.faults = [Fault(200, {}, "x"), Fault(200, {}, None)]
-    told = done(on, Wanted(written(tmp_path)), on_github(tmp_path))
+    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert "does not answer as GitHub does" in str(told.refused[0])

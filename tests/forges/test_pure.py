@@ -16,11 +16,11 @@ from gitops_ds.forges import (
     retries,
     sticky_comment,
 )
-from gitops_ds.forges.requests import Comment, Kind
+from gitops_ds.forges.requests import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import comment_page, markdown
-from gitops_ds.report.findings import About
+from gitops_ds.report.findings import ReportContext
 from tests.report import made
 
 HEAD, MERGE = "a" * 40, "b" * 40
@@ -59,7 +59,7 @@ GITLAB = {
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
     found = ci_environment.read(ACTIONS, OF_PULL)
-    assert (found.kind, found.url, found.project, found.number) == (Kind.GITHUB, "https://api.github.com", "acme/agents", 7)
+    assert (found.kind, found.url, found.project, found.number) == (ForgeKind.GITHUB, "https://api.github.com", "acme/agents", 7)
     assert (found.sha, found.run) == (HEAD, (100, 2))
     assert found.link == "https://github.com/acme/agents/actions/runs/100"
     assert ci_environment.read(ACTIONS, {}).number == 7
@@ -75,8 +75,8 @@ def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
     assert ci_environment.read(ACTIONS, push).branch == ""
 
 
-@pytest.mark.parametrize(("mark", "kind"), [("GITEA_ACTIONS", Kind.GITEA), ("FORGEJO_ACTIONS", Kind.FORGEJO)])
-def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: Kind) -> None:
+@pytest.mark.parametrize(("mark", "kind"), [("GITEA_ACTIONS", ForgeKind.GITEA), ("FORGEJO_ACTIONS", ForgeKind.FORGEJO)])
+def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: ForgeKind) -> None:
     there = {**ACTIONS, "GITHUB_SERVER_URL": "https://git.example", "GITHUB_REF": "refs/pull/7/head", mark: "true"}
     del there["GITHUB_API_URL"]
     found = ci_environment.read(there, {})
@@ -85,7 +85,7 @@ def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: Kind) -> None:
 
 def test_a_job_of_gitlab() -> None:
     found = ci_environment.read(GITLAB, {})
-    assert (found.kind, found.project, found.number, found.sha, found.run) == (Kind.GITLAB, "42", 7, HEAD, (100, 200))
+    assert (found.kind, found.project, found.number, found.sha, found.run) == (ForgeKind.GITLAB, "42", 7, HEAD, (100, 200))
     merged = {**GITLAB, "CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD, "CI_MERGE_REQUEST_PROJECT_ID": "41"}
     assert ci_environment.read(merged, {}).sha == HEAD
     assert ci_environment.read(merged, {}).project == "41"
@@ -108,15 +108,15 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
 @pytest.mark.parametrize(
     ("kind", "environ", "name"),
     [
-        (Kind.GITHUB, {"GITHUB_TOKEN": "x", "GH_TOKEN": "y"}, "GITHUB_TOKEN"),
-        (Kind.GITHUB, {"GITHUB_TOKEN": "x", "GITOPS_DS_TOKEN": "y"}, "GITOPS_DS_TOKEN"),
-        (Kind.GITLAB, {"CI_JOB_TOKEN": "x", "GITLAB_TOKEN": "y"}, "GITLAB_TOKEN"),
-        (Kind.GITLAB, {"CI_JOB_TOKEN": "x"}, "CI_JOB_TOKEN"),
-        (Kind.FORGEJO, {"GITEA_TOKEN": "x", "FORGEJO_TOKEN": "y"}, "FORGEJO_TOKEN"),
-        (Kind.GITEA, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}, "GITHUB_TOKEN"),
+        (ForgeKind.GITHUB, {"GITHUB_TOKEN": "x", "GH_TOKEN": "y"}, "GITHUB_TOKEN"),
+        (ForgeKind.GITHUB, {"GITHUB_TOKEN": "x", "GITOPS_DS_TOKEN": "y"}, "GITOPS_DS_TOKEN"),
+        (ForgeKind.GITLAB, {"CI_JOB_TOKEN": "x", "GITLAB_TOKEN": "y"}, "GITLAB_TOKEN"),
+        (ForgeKind.GITLAB, {"CI_JOB_TOKEN": "x"}, "CI_JOB_TOKEN"),
+        (ForgeKind.FORGEJO, {"GITEA_TOKEN": "x", "FORGEJO_TOKEN": "y"}, "FORGEJO_TOKEN"),
+        (ForgeKind.GITEA, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}, "GITHUB_TOKEN"),
     ],
 )
-def test_each_forge_has_its_own_variable(kind: Kind, environ: dict[str, str], name: str) -> None:
+def test_each_forge_has_its_own_variable(kind: ForgeKind, environ: dict[str, str], name: str) -> None:
     found = access.token(kind, environ)
     assert found.name == name
     assert found.value not in repr(found).replace(name, "")
@@ -126,15 +126,15 @@ def test_each_forge_has_its_own_variable(kind: Kind, environ: dict[str, str], na
 @pytest.mark.parametrize(
     ("kind", "environ"),
     [
-        (Kind.GITEA, {"GITHUB_TOKEN": "of another forge"}),
-        (Kind.GITHUB, {"GITLAB_TOKEN": "x"}),
-        (Kind.GITLAB, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}),
-        (Kind.GITHUB, {}),
-        (Kind.GITHUB, {"GITHUB_TOKEN": " "}),
-        (Kind.GITHUB, {"GITHUB_TOKEN": "x\r\nHost: evil"}),
+        (ForgeKind.GITEA, {"GITHUB_TOKEN": "of another forge"}),
+        (ForgeKind.GITHUB, {"GITLAB_TOKEN": "x"}),
+        (ForgeKind.GITLAB, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}),
+        (ForgeKind.GITHUB, {}),
+        (ForgeKind.GITHUB, {"GITHUB_TOKEN": " "}),
+        (ForgeKind.GITHUB, {"GITHUB_TOKEN": "x\r\nHost: evil"}),
     ],
 )
-def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kind: Kind, environ: dict[str, str]) -> None:
+def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kind: ForgeKind, environ: dict[str, str]) -> None:
     with pytest.raises(errors.UsageError) as refused:
         access.token(kind, environ)
     assert "evil" not in str(refused.value)
@@ -143,17 +143,17 @@ def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kin
 @pytest.mark.parametrize(
     ("kind", "url", "found"),
     [
-        (Kind.GITHUB, "", "https://api.github.com"),
-        (Kind.GITHUB, "https://github.com/", "https://api.github.com"),
-        (Kind.GITHUB, "https://git.example", "https://git.example/api/v3"),
-        (Kind.GITHUB, "https://git.example/api/v3", "https://git.example/api/v3"),
-        (Kind.GITLAB, "", "https://gitlab.com/api/v4"),
-        (Kind.GITLAB, "https://example/gitlab", "https://example/gitlab/api/v4"),
-        (Kind.GITEA, "http://localhost:3000", "http://localhost:3000/api/v1"),
-        (Kind.FORGEJO, "http://[::1]:3000/", "http://[::1]:3000/api/v1"),
+        (ForgeKind.GITHUB, "", "https://api.github.com"),
+        (ForgeKind.GITHUB, "https://github.com/", "https://api.github.com"),
+        (ForgeKind.GITHUB, "https://git.example", "https://git.example/api/v3"),
+        (ForgeKind.GITHUB, "https://git.example/api/v3", "https://git.example/api/v3"),
+        (ForgeKind.GITLAB, "", "https://gitlab.com/api/v4"),
+        (ForgeKind.GITLAB, "https://example/gitlab", "https://example/gitlab/api/v4"),
+        (ForgeKind.GITEA, "http://localhost:3000", "http://localhost:3000/api/v1"),
+        (ForgeKind.FORGEJO, "http://[::1]:3000/", "http://[::1]:3000/api/v1"),
     ],
 )
-def test_the_address_of_the_api_follows_from_the_servers(kind: Kind, url: str, found: str) -> None:
+def test_the_address_of_the_api_follows_from_the_servers(kind: ForgeKind, url: str, found: str) -> None:
     assert access.address(kind, url, allow_http=False) == found
 
 
@@ -168,15 +168,15 @@ def test_graphql_lies_beside_the_rest() -> None:
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(errors.UsageError, match="name the server's address") as refused:
-        access.address(Kind.GITEA, url, allow_http=True)
+        access.address(ForgeKind.GITEA, url, allow_http=True)
     assert "secret" not in str(refused.value)
 
 
 def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
     for url in ("http://git.example", "http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
         with pytest.raises(errors.UsageError, match="--allow-http"):
-            access.address(Kind.GITEA, url, allow_http=False)
-        assert access.address(Kind.GITEA, url, allow_http=True) == f"{url}/api/v1"
+            access.address(ForgeKind.GITEA, url, allow_http=False)
+        assert access.address(ForgeKind.GITEA, url, allow_http=True) == f"{url}/api/v1"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
 
 @made.some_reports
 def test_every_report_is_read_back(report: Any) -> None:
-    about = About(version="1", key="the check / fleet", head="0123456789ab", base="main")
+    about = ReportContext(version="1", key="the check / fleet", head="0123456789ab", base="main")
     page = comment_page.read(markdown.as_page(report, about).encode())
     count = report.count()
     assert (page.key, page.head) == ("the-check-/-fleet", "0123456789ab")

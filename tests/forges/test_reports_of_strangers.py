@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gitops_ds import cli, errors
 from gitops_ds.commands import pull_request_comment
-from gitops_ds.commands.pull_request_comment import Wanted
+from gitops_ds.commands.pull_request_comment import CommentOptions
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import findings, formats
 from tests.forges.servers import HEAD
@@ -28,8 +28,10 @@ HOSTILE = (
 
 def report(**page: Any) -> dict[str, Any]:
     """What a check writes, as JSON."""
-    found = findings.with_changes(made.report(finding(), finding(line=9)), [findings.Changed(("eu-1",), ("~ update x",))], {})
-    document = json.loads(formats.written(formats.Format.JSON, found, made.about()))
+    found = findings.with_changes(
+        made.report(finding(), finding(line=9)), [findings.ReportedChange(("eu-1",), ("~ update x",))], {}
+    )
+    document = json.loads(formats.written(formats.ReportFormat.JSON, found, made.about()))
     document["page"] |= {"head": HEAD[:12], **page}
     return document
 
@@ -37,7 +39,7 @@ def report(**page: Any) -> dict[str, Any]:
 def page(directory: Path, document: Any) -> str:
     file = directory / "report.json"
     file.write_text(json.dumps(document))
-    return pull_request_comment.task(Wanted(str(file)), github(directory)).page.text
+    return pull_request_comment.task(CommentOptions(str(file)), github(directory)).page.text
 
 
 def hostile(value: Any) -> Any:
@@ -66,16 +68,17 @@ def test_nothing_in_a_json_report_of_a_stranger_acts_on_its_reader(tmp_path: Pat
 def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Path) -> None:
     found = findings.with_changes(
         made.report(finding(), finding(line=9)),
-        [findings.Changed(("eu-1",), ("~ update x\n    a: 1",), 1, 2, 3, "about a minute", "+1 core")],
+        [findings.ReportedChange(("eu-1",), ("~ update x\n    a: 1",), 1, 2, 3, "about a minute", "+1 core")],
         {},
         notes=["3 nodes"],
         drift=[("eu-1", ["≠ x"])],
     )
     about = made.about(head=HEAD[:12])
-    (tmp_path / "report.md").write_text(formats.written(formats.Format.MARKDOWN, found, about))
-    (tmp_path / "report.json").write_text(formats.written(formats.Format.JSON, found, about))
+    (tmp_path / "report.md").write_text(formats.written(formats.ReportFormat.MARKDOWN, found, about))
+    (tmp_path / "report.json").write_text(formats.written(formats.ReportFormat.JSON, found, about))
     pages = [
-        pull_request_comment.task(Wanted(str(tmp_path / name)), github(tmp_path)).page for name in ("report.md", "report.json")
+        pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path)).page
+        for name in ("report.md", "report.json")
     ]
     assert pages[0].count == pages[1].count
     assert pages[0].loud(Severity.ERROR) == pages[1].loud(Severity.ERROR)
@@ -89,7 +92,7 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
 def test_what_no_check_wrote_is_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "report.json").write_text(data)
     with pytest.raises(errors.UsageError, match="write it with"):
-        pull_request_comment.task(Wanted(str(tmp_path / "report.json")), github(tmp_path))
+        pull_request_comment.task(CommentOptions(str(tmp_path / "report.json")), github(tmp_path))
 
 
 def test_large_numbers_cost_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gitops_ds import errors
 from gitops_ds.cli import check_output
 from gitops_ds.commands.check import suppress
-from gitops_ds.commands.check.run import Checked
+from gitops_ds.commands.check.run import CheckResult
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
@@ -41,13 +41,13 @@ _OF_REPORTS: Final = (
 )
 
 
-def checked(files: Files) -> Checked:
+def checked(files: Files) -> CheckResult:
     """The check of a repository with these files, for all its clusters, as `gitops-ds check` makes it."""
     snapshot = Snapshot(None, files)
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
     found = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))
-    return suppress.without(Checked(snapshot, prepared, found), date(2026, 1, 1))
+    return suppress.without(CheckResult(snapshot, prepared, found), date(2026, 1, 1))
 
 
 def holds(files: Files) -> None:
@@ -55,12 +55,12 @@ def holds(files: Files) -> None:
     start = time.process_time()
     found = checked(files)
     report = check_output.report(found, "")
-    written = {format: formats.written(format, report, made.about()) for format in formats.Format}
+    written = {format: formats.written(format, report, made.about()) for format in formats.ReportFormat}
     assert time.process_time() - start < PATIENCE
     crashed = [one.message for one in found.findings if one.rule == "DS904"]
     assert not crashed, crashed
-    assert all(written[format] for format in (formats.Format.JSON, formats.Format.SARIF, formats.Format.JUNIT))
-    _runs_only_ours(written[formats.Format.GITHUB])
+    assert all(written[format] for format in (formats.ReportFormat.JSON, formats.ReportFormat.SARIF, formats.ReportFormat.JUNIT))
+    _runs_only_ours(written[formats.ReportFormat.GITHUB])
     keeps_quiet(report)
 
 

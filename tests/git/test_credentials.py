@@ -43,7 +43,7 @@ def files(server: HttpServer, directory: Path, password: str) -> dict[str, str]:
     return {"tokenFile": str(directory / "token"), "caFile": str(directory / "ca"), "username": server.user}
 
 
-def keyring(told: Mapping[str, Any], secrets: git_auth.Secrets | None = None) -> git_auth.Keyring:
+def keyring(told: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None) -> git_auth.Keyring:
     found = settings.parse(told)
     return git_auth.Keyring(found, address.parse(found.url), secrets)
 
@@ -108,12 +108,12 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(http_s
     now = [0.0]
 
     async def run() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             client = cluster.client()
             await cluster.create(SECRET, secret(http_server, "first"))
             own = keyring(
                 {"url": f"{http_server.url}/a", "credentials": {"secretRef": {"name": "git"}}},
-                git_auth.Secrets(client, "default", lambda: now[0]),
+                git_auth.ClusterSecrets(client, "default", lambda: now[0]),
             )
             async with Repository(own.where, tmp_path / "cache", own) as repository:
                 for _ in range(5):

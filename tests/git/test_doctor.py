@@ -12,7 +12,7 @@ import pytest
 
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import checks, result
-from gitops_ds.commands.doctor.result import Verdict
+from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.git import address
 from gitops_ds.service import git_auth
 from gitops_ds.settings import repository as settings
@@ -84,15 +84,17 @@ def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(http_ser
 
         async def run() -> dict[str, result.Line]:
             connection = connect.Connection(str(tmp_path / "kubeconfig"))
-            return {line.name: line async for line in checks.examine(result.Wanted(settings=str(file), connection=connection))}
+            return {
+                line.name: line async for line in checks.examine(result.DoctorOptions(settings=str(file), connection=connection))
+            }
 
         return asyncio.run(run())
 
     missing = lines(f", tokenFile: {tmp_path}/none")
-    assert missing["credentials"].verdict is Verdict.BAD
+    assert missing["credentials"].verdict is CheckVerdict.BAD
     assert "repository.credentials.tokenFile" in missing["credentials"].message
     found = lines("")
-    assert found["credentials"].verdict is Verdict.OK
+    assert found["credentials"].verdict is CheckVerdict.OK
     assert "is not signed" in found["signatures"].message
     signing.commit(upstream, "2", *ada.config())
-    assert lines("")["signatures"].verdict is Verdict.OK
+    assert lines("")["signatures"].verdict is CheckVerdict.OK

@@ -25,9 +25,9 @@ from gitops_ds.git.credentials import (
     Password,
 )
 from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, Revision, parse
+from gitops_ds.git.revision import Branch, RevisionSpec, parse
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from tests import gitservers
 from tests.gitservers import HttpServer
 
@@ -36,7 +36,9 @@ MAIN = Branch("main")
 SIGNATURE = Signature("Bot", "bot@example.com", datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def use(url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: Limits = DEFAULT) -> T:
+def use(
+    url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT
+) -> T:
     async def run() -> T:
         async with Repository(address.parse(url), cache, credentials, limits) as repository:
             return await work(repository)
@@ -44,7 +46,7 @@ def use(url: str, cache: Path, credentials: Credentials, work: Callable[[Reposit
     return asyncio.run(run())
 
 
-def tip(revision: Revision = MAIN) -> Callable[[Repository], Awaitable[CommitId]]:
+def tip(revision: RevisionSpec = MAIN) -> Callable[[Repository], Awaitable[CommitId]]:
     return lambda repository: repository.tip(revision)
 
 
@@ -212,7 +214,7 @@ def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(http_server
         await repository.fetch(await repository.tip(MAIN))
 
     with pytest.raises(errors.SourceTooLarge, match="cap on size"):
-        use(f"{http_server.url}/a", tmp_path, login(http_server), work, Limits(bytes=200_000))
+        use(f"{http_server.url}/a", tmp_path, login(http_server), work, RepositoryLimits(bytes=200_000))
     assert sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()) < 600_000
 
 
@@ -238,7 +240,7 @@ def test_a_push_goes_through_and_one_over_an_old_tip_does_not(http_server: HttpS
 
 def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
     with gitservers.silent_server() as port, pytest.raises(errors.SourceUnreachable, match="within 1 s"):
-        use(f"https://127.0.0.1:{port}/a", tmp_path, Credentials(), tip(), Limits(seconds=1))
+        use(f"https://127.0.0.1:{port}/a", tmp_path, Credentials(), tip(), RepositoryLimits(seconds=1))
 
 
 def test_a_closed_port_and_an_unknown_host_are_unreachable(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from gitops_ds.git.commit_writer import Signature, Why
 from gitops_ds.git.credentials import NOBODY
 from gitops_ds.git.object_reader import Movement
 from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, Head, Named
-from gitops_ds.git.tree import Entry, Kind
+from gitops_ds.git.revision import Branch, Head, ShortName
+from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.snapshot import Snapshot
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
@@ -40,7 +40,7 @@ def upstream(tmp_path: Path) -> Upstream:
     return Upstream(tmp_path / "upstream")
 
 
-def use(upstream: Upstream, work: Callable[[Repository], Awaitable[T]], limits: Limits = DEFAULT) -> T:
+def use(upstream: Upstream, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT) -> T:
     async def run() -> T:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.parent / "cache", NOBODY, limits) as repository:
@@ -49,13 +49,13 @@ def use(upstream: Upstream, work: Callable[[Repository], Awaitable[T]], limits: 
     return asyncio.run(run())
 
 
-async def fetched(repository: Repository, wanted: revision.Revision = MAIN) -> CommitId:
+async def fetched(repository: Repository, wanted: revision.RevisionSpec = MAIN) -> CommitId:
     commit = await repository.tip(wanted)
     await repository.fetch(commit)
     return commit
 
 
-def snapshot(upstream: Upstream, path: str = "", limits: Limits = DEFAULT) -> Snapshot:
+def snapshot(upstream: Upstream, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
     async def work(repository: Repository) -> Snapshot:
         return await repository.snapshot(await fetched(repository), path)
 
@@ -140,7 +140,7 @@ def test_a_tree_that_leads_out_is_not_even_fetched(upstream: Upstream) -> None:
     "name", [b"../a.yaml", b"/etc/a.yaml", b"a/../b.yaml", b".git/config.yaml", b"a//b.yaml", b".GIT/x.yaml", b"./a.yaml"]
 )
 def test_a_name_that_leads_out_is_no_path_wherever_it_comes_from(name: bytes) -> None:
-    sifted = tree.sift([Entry(name, Kind.FILE, 1)], DEFAULT, lambda _: b"")
+    sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: b"")
     assert (sifted.wanted, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
 
 
@@ -163,16 +163,16 @@ def test_more_than_ten_thousand_files_are_not_read_at_all(upstream: Upstream) ->
     taken = snapshot(upstream)
     assert (taken.files, said(taken)) == ({}, [("SRC005", "", True)])
     assert "10,001 files" in taken.findings[0].message
-    assert len(snapshot(upstream, limits=Limits(files=10_001)).files) == 10_001
+    assert len(snapshot(upstream, limits=RepositoryLimits(files=10_001)).files) == 10_001
 
 
 def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None:
     upstream.commit({f"{n}.yaml": "#" * 50_000 for n in range(5)})
-    assert said(snapshot(upstream, limits=Limits(snapshot_bytes=200_000))) == [("SRC005", "", True)]
+    assert said(snapshot(upstream, limits=RepositoryLimits(snapshot_bytes=200_000))) == [("SRC005", "", True)]
 
 
 def test_an_empty_repository_and_an_unknown_branch_say_so(upstream: Upstream) -> None:
-    for wanted in (Head(), MAIN, Named("main")):
+    for wanted in (Head(), MAIN, ShortName("main")):
         with pytest.raises(errors.RevisionUnknown, match=r"has no commit yet|no branch main"):
             use(upstream, lambda r, w=wanted: r.tip(w))  # type: ignore[misc]
     upstream.commit({"a.yaml": "x"})

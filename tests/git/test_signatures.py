@@ -13,7 +13,7 @@ from gitops_ds import errors
 from gitops_ds.git import address, signatures, verification_keys
 from gitops_ds.git.credentials import Credentials, Password
 from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, Revision, Semver, Tag
+from gitops_ds.git.revision import Branch, RevisionSpec, Semver, Tag
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 from tests import gitservers, signing
@@ -45,7 +45,7 @@ def gpg() -> Iterator[Gpg]:
         yield found
 
 
-def verified(upstream: Upstream, trust: Trust, *, since: str | None = None, wanted: Revision = MAIN) -> Verified | Unverified:
+def verified(upstream: Upstream, trust: Trust, *, since: str | None = None, wanted: RevisionSpec = MAIN) -> Verified | Unverified:
     async def run() -> Verified | Unverified:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.with_suffix(".cache")) as repository:

@@ -16,7 +16,7 @@ from gitops_ds.git import address
 from gitops_ds.git.commit_writer import Signature, Why
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.git.signing import Format, Key, Signing
+from gitops_ds.git.signing import KeyFormat, Signing, SigningKey
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 from tests import signing
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
@@ -55,14 +55,14 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
 
 def test_a_revert_signed_with_an_ssh_key_is_taken_by_our_own_check(tmp_path: Path) -> None:
     bot = signing.ssh_signer(tmp_path, "bot@example.com")
-    found = reverted(tmp_path, Key(bot.key.read_bytes()), Trust(Mode.ALL, bot.allowed()))
+    found = reverted(tmp_path, SigningKey(bot.key.read_bytes()), Trust(Mode.ALL, bot.allowed()))
     assert isinstance(found, Verified)
     assert found.signer == "bot@example.com"
 
 
 def test_a_revert_signed_with_an_openpgp_key_is_taken_by_our_own_check(tmp_path: Path, gpg: Gpg) -> None:
     key = gpg.signer("bot")
-    found = reverted(tmp_path, Key(gpg.secret(key), Format.OPENPGP), Trust(Mode.ALL, openpgp=gpg.public(key)))
+    found = reverted(tmp_path, SigningKey(gpg.secret(key), KeyFormat.OPENPGP), Trust(Mode.ALL, openpgp=gpg.public(key)))
     assert found == Verified("bot <bot@example.com>", key)
 
 
@@ -84,10 +84,10 @@ def test_a_key_that_can_not_sign_is_told(tmp_path: Path, gpg: Gpg, case: str, wo
     locked = tmp_path / "locked"
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)), check=True)
     own = {
-        "no key": Key(b"no key\n"),
-        "a passphrase": Key(locked.read_bytes()),
-        "no openpgp key": Key(b"no key\n", Format.OPENPGP),
-        "a public openpgp key": Key(gpg.public(gpg.signer(tmp_path.name)), Format.OPENPGP),
+        "no key": SigningKey(b"no key\n"),
+        "a passphrase": SigningKey(locked.read_bytes()),
+        "no openpgp key": SigningKey(b"no key\n", KeyFormat.OPENPGP),
+        "a public openpgp key": SigningKey(gpg.public(gpg.signer(tmp_path.name)), KeyFormat.OPENPGP),
     }[case]
     with pytest.raises(errors.GitopsError, match=words):
         reverted(tmp_path, own, Trust(Mode.HEAD))

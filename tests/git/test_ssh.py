@@ -14,7 +14,7 @@ from gitops_ds.git import address
 from gitops_ds.git.credentials import Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.model.repository_limits import DEFAULT, Limits
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from tests import gitservers
 from tests.gitservers import SshServer
 
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.system
 T = TypeVar("T")
 
 
-def use(url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: Limits = DEFAULT) -> T:
+def use(
+    url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT
+) -> T:
     async def run() -> T:
         async with Repository(address.parse(url), cache, credentials, limits) as repository:
             return await work(repository)
@@ -80,4 +82,4 @@ def test_known_hosts_is_required_and_a_password_is_none(tmp_path: Path) -> None:
 
 def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
     with gitservers.silent_server() as port, pytest.raises(errors.SourceUnreachable, match="within 1 s"):
-        use(f"ssh://git@127.0.0.1:{port}/a", tmp_path, Credentials(SshKey(b"key", b"a b c")), read, Limits(seconds=1))
+        use(f"ssh://git@127.0.0.1:{port}/a", tmp_path, Credentials(SshKey(b"key", b"a b c")), read, RepositoryLimits(seconds=1))

@@ -16,10 +16,10 @@ from gitops_ds.git.revision import (
     Branch,
     Commit,
     Head,
-    Named,
     Ref,
     Reflog,
     Semver,
+    ShortName,
     Tag,
 )
 from gitops_ds.model.objects import CommitId
@@ -107,15 +107,15 @@ def test_credentials_are_in_no_repr() -> None:
         ("a" * 40, Commit(A)),
         ("a" * 64, Commit(CommitId("a" * 64))),
         ("refs/pull/420/head", Ref("refs/pull/420/head")),
-        ("release/1.2", Named("release/1.2")),
-        ("abc1234", Named("abc1234")),
-        ("origin/main", Named("origin/main")),
+        ("release/1.2", ShortName("release/1.2")),
+        ("abc1234", ShortName("abc1234")),
+        ("origin/main", ShortName("origin/main")),
         ("@", Head()),
         ("HEAD~1", Ancestor(Head(), "~1")),
         ("@~", Ancestor(Head(), "~")),
         ("HEAD^^2~3", Ancestor(Head(), "^^2~3")),
-        ("v1^{}", Ancestor(Named("v1"), "^{}")),
-        ("v1.2^{commit}", Ancestor(Named("v1.2"), "^{commit}")),
+        ("v1^{}", Ancestor(ShortName("v1"), "^{}")),
+        ("v1.2^{commit}", Ancestor(ShortName("v1.2"), "^{commit}")),
         ("a" * 40 + "~2", Ancestor(Commit(A), "~2")),
         ("refs/tags/v1^", Ancestor(Ref("refs/tags/v1"), "^")),
         ("@{u}", Reflog("@{u}")),
@@ -123,7 +123,7 @@ def test_credentials_are_in_no_repr() -> None:
         ("main@{2 days ago}", Reflog("main@{2 days ago}")),
     ],
 )
-def test_a_revision_on_the_command_line(text: str | None, meant: revision.Revision) -> None:
+def test_a_revision_on_the_command_line(text: str | None, meant: revision.RevisionSpec) -> None:
     assert revision.parse(text) == meant
 
 
@@ -176,7 +176,7 @@ def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
         ({}, Head()),
     ],
 )
-def test_settings_are_taken_in_the_order_that_flux_has(settings: dict[str, str], meant: revision.Revision) -> None:
+def test_settings_are_taken_in_the_order_that_flux_has(settings: dict[str, str], meant: revision.RevisionSpec) -> None:
     assert revision.from_settings(**settings) == meant
 
 
@@ -201,8 +201,8 @@ REFS = {
         (Branch("v1.2.0"), None),
         (Tag("both"), B),
         (Tag("v1.3.0"), C),
-        (Named("both"), A),
-        (Named("v1.3.0"), C),
+        (ShortName("both"), A),
+        (ShortName("v1.3.0"), C),
         (Ref("refs/pull/1/head"), C),
         (Ref("refs/tags/v1.3.0"), C),
         (Semver("^1"), C),
@@ -211,7 +211,7 @@ REFS = {
         (Semver(">=2.0.0-0"), A),
     ],
 )
-def test_a_revision_at_a_server(wanted: revision.Revision, commit: CommitId | None) -> None:
+def test_a_revision_at_a_server(wanted: revision.RevisionSpec, commit: CommitId | None) -> None:
     assert revision.resolve(wanted, REFS) == commit
 
 

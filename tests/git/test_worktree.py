@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import worktree
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.model.snapshot import Snapshot
 from tests.gitservers import GIT_ENVIRONMENT
 
@@ -65,7 +65,7 @@ def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(tmp_pa
     (tmp_path / "latest").symlink_to("v1")
     (tmp_path / "big.yaml").write_text("#" * 101)
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.yaml")).write_text("x")
-    taken = worktree.snapshot(tmp_path, limits=Limits(file_bytes=100))
+    taken = worktree.snapshot(tmp_path, limits=RepositoryLimits(file_bytes=100))
     assert names(taken) == ["v1/a.yaml"]
     assert said(taken) == [
         ("SRC003", "big.yaml", True),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.controller.journal import codec, files, replay
-from gitops_ds.controller.journal.files import Journal, Limits
+from gitops_ds.controller.journal.files import Journal, JournalLimits
 from gitops_ds.model.events.base import (
     Decided,
     JournalFailed,
@@ -24,7 +24,7 @@ from gitops_ds.settings import service
 from tests.journal import story
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDE = Limits()
+WIDE = JournalLimits()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def told() -> list[Decided]:
     return story.told()
 
 
-def write(directory: Path, told: Sequence[Record], limits: Limits = WIDE) -> list[Record]:
+def write(directory: Path, told: Sequence[Record], limits: JournalLimits = WIDE) -> list[Record]:
     """Writes them as one process; returns the troubles."""
     troubles: list[Record] = []
     journal = Journal(directory, limits, troubles.append)
@@ -63,7 +63,7 @@ def test_only_turns_are_written_and_only_their_owner_may_read_them(tmp_path: Pat
 
 def test_the_settings_name_the_directory_and_the_limits() -> None:
     found = service.parse({"journal": {"path": "/var/lib/gitops-ds", "days": 2}}).journal
-    assert (found.path, found.limits) == ("/var/lib/gitops-ds", Limits(bytes=WIDE.bytes, days=2))
+    assert (found.path, found.limits) == ("/var/lib/gitops-ds", JournalLimits(bytes=WIDE.bytes, days=2))
     assert service.Service().journal.path == ""
 
 
@@ -79,7 +79,7 @@ def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(tmp_path: Pat
 
 def test_a_full_file_is_followed_by_another_and_each_replays_alone(tmp_path: Path, told: list[Decided]) -> None:
     limit = 3 * size(tmp_path / "whole", told)
-    write(tmp_path, told, Limits(bytes=limit))
+    write(tmp_path, told, JournalLimits(bytes=limit))
     several = files.files(tmp_path)
     assert len(several) >= 2
     assert [replay.replay(file).agrees for file in several] == [True] * len(several)
@@ -91,7 +91,7 @@ def test_no_more_is_kept_than_asked_for_and_the_newest_stays(tmp_path: Path, tol
     several: list[Path] = []
     limit = size(tmp_path / "whole", told)
     for round in range(5):
-        write(tmp_path, later(told, 1000.0 * round), Limits(bytes=limit))
+        write(tmp_path, later(told, 1000.0 * round), JournalLimits(bytes=limit))
         several = files.files(tmp_path)
         assert limit / 2 < sum(file.stat().st_size for file in several) <= limit
     last = [read for read in replay.turns(several[-1]) if not isinstance(read, replay.Unread)]
@@ -108,7 +108,7 @@ def test_many_small_files_are_bounded_too(tmp_path: Path, told: list[Decided]) -
 
 
 def test_a_limit_below_one_line_still_keeps_the_file_being_written(tmp_path: Path, told: list[Decided]) -> None:
-    assert write(tmp_path, told, Limits(bytes=1)) == []
+    assert write(tmp_path, told, JournalLimits(bytes=1)) == []
     (only,) = files.files(tmp_path)
     assert replay.replay(only).turns >= 1
 
@@ -136,7 +136,7 @@ def test_a_number_that_somebody_else_takes_is_left_to_them(tmp_path: Path, told:
 def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(tmp_path: Path, told: list[Decided]) -> None:
     place, troubles = tmp_path / "journal", list[Record]()
     place.write_text("a file is in the way")
-    journal = Journal(place, Limits(), troubles.append)
+    journal = Journal(place, JournalLimits(), troubles.append)
     for second in range(100):
         journal.hear(replace(told[0], at=second))
     assert troubles == [JournalFailed(0, f"{place}: File exists")]
@@ -153,7 +153,7 @@ def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(tmp_p
 def test_a_clock_put_back_does_not_silence_the_journal(tmp_path: Path, told: list[Decided]) -> None:
     place, troubles = tmp_path / "journal", list[Record]()
     place.write_text("a file is in the way")
-    journal = Journal(place, Limits(), troubles.append)
+    journal = Journal(place, JournalLimits(), troubles.append)
     journal.hear(replace(told[0], at=1_000_000.0))
     place.unlink()
     journal.hear(replace(told[0], at=5.0))

@@ -92,7 +92,7 @@ def move(there: World, step: str, chance: random.Random) -> None:
 def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) -> None:
     there, chance = World(world.daemonset(), 3), random.Random(seed)
     other = World({**world.daemonset("other:1"), "metadata": {**world.daemonset()["metadata"], "name": "other"}}, there.nodes)
-    writer, reader = codec.Writer(), codec.Reader()
+    writer, reader = codec.JournalWriter(), codec.Reader()
     there.own_node = "node-1"
     for step in steps:
         for one in (there, other):
@@ -110,7 +110,7 @@ def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) 
 def test_what_stays_is_said_once() -> None:
     there = World(world.daemonset(), 100)
     there.settle()
-    writer = codec.Writer()
+    writer = codec.JournalWriter()
     seen = there.observe()
     told = Decided(there.now, seen.daemonset.key, decide.decide(seen), True, seen)
     first, whole = writer.line(told)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from gitops_ds import cli
 from gitops_ds.controller.journal import replay
-from gitops_ds.controller.journal.files import Journal, Limits
+from gitops_ds.controller.journal.files import Journal, JournalLimits
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import UsageError
 from gitops_ds.model.decision import Decision, Observation
@@ -33,7 +33,7 @@ def told() -> list[Decided]:
 def journal(tmp_path: Path, told: list[Decided]) -> Path:
     """The story's journal: one file."""
     troubles: list[Record] = []
-    written = Journal(tmp_path / "journal", Limits(), troubles.append)
+    written = Journal(tmp_path / "journal", JournalLimits(), troubles.append)
     for record in told:
         written.hear(record)
     written.close()

@@ -10,27 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import State as Shown
+from gitops_ds.forges.requests import StatusState as Shown
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.control_requests import Suspended
 from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Health, HealthState, Observation, Tally
+from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
 from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed, State
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications import commit_progress
-from gitops_ds.service.notifications.commit_progress import Courses, Stage, Step
+from gitops_ds.service.notifications.commit_progress import CommitStage, Courses, StageKind
 
 A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
 ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
-ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=Tally(updated=4, old=6))
-WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=Tally(updated=10))
-ILL = Health(HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=Tally(updated=9, node_fault=1))
-BROKEN = Health(HealthState.FAILED, "the template fails on 1 of 10 nodes", tally=Tally(old=9, template_fault=1))
-PARKED = Health(HealthState.HEALTHY, "10 of 10 available; 7 run an earlier revision", tally=Tally(updated=3, parked=7))
-TAKEN_UP_LATER = Health(HealthState.PROGRESSING, "no controller has taken up generation 2 yet", tally=Tally(updated=10))
+ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=NodeCounts(updated=4, old=6))
+WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=NodeCounts(updated=10))
+ILL = Health(HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1))
+BROKEN = Health(HealthState.FAILED, "the template fails on 1 of 10 nodes", tally=NodeCounts(old=9, template_fault=1))
+PARKED = Health(HealthState.HEALTHY, "10 of 10 available; 7 run an earlier revision", tally=NodeCounts(updated=3, parked=7))
+TAKEN_UP_LATER = Health(HealthState.PROGRESSING, "no controller has taken up generation 2 yet", tally=NodeCounts(updated=10))
 
 
 def agent(key: Key, commit: str, health: Health) -> Agent:
@@ -54,9 +54,9 @@ class Forge:
     """What a forge was told of each commit."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Stage] = {}
+        self.known: dict[str, CommitStage] = {}
         self.courses = Courses(self.known)
-        self.said: list[tuple[str, Stage]] = []
+        self.said: list[tuple[str, CommitStage]] = []
 
     def restart(self) -> None:
         self.courses = Courses(self.known)
@@ -90,7 +90,7 @@ def test_progress_is_told_by_tenths() -> None:
     forge = Forge()
     forge.hear(new(ONE), wrote(A), ended(ONE))
     for updated in range(201):
-        health = Health(HealthState.PROGRESSING, "", tally=Tally(updated=updated, old=200 - updated))
+        health = Health(HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated))
         forge.look(agent(A, ONE, health))
     assert [stage.words for _, stage in forge.said] == [f"rolling out {n}/200 nodes" for n in range(0, 201, 20)]
 
@@ -132,7 +132,7 @@ def test_a_commit_that_failed_may_come_well_and_one_that_another_made_good_stays
     forge.look(agent(A, TWO, BROKEN))
     forge.hear(new(THREE), wrote(A), ended(THREE))
     assert forge.look(agent(A, THREE, WELL)) == [("3", "success", "ops/a healthy on 10 nodes")]
-    assert [stage.step for commit, stage in forge.said if commit == TWO] == [Step.FAILED]
+    assert [stage.step for commit, stage in forge.said if commit == TWO] == [StageKind.FAILED]
 
 
 def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
@@ -224,7 +224,7 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(happe
             forge.look(*one, wanted=(A, B))
             for commit, stage in forge.said[before:]:
                 own = [agent for agent in one if agent.seen.daemonset.annotations[names.COMMIT] == commit]
-                assert stage.step is not Step.DONE or commit_progress.all_well(own)
+                assert stage.step is not StageKind.DONE or commit_progress.all_well(own)
     for commit in (ONE, TWO, THREE):
         stages = [stage for one, stage in forge.said if one == commit]
         assert all(before < after for before, after in itertools.pairwise(stages))

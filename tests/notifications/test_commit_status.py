@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import Kind
+from gitops_ds.forges.requests import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
@@ -18,8 +18,8 @@ from gitops_ds.model.deployment import NewCommit, PassEnded, State
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.service.notifications.commit_status import Commits, Followed, Repository
-from gitops_ds.service.notifications.outbox import Memory
+from gitops_ds.service.notifications.commit_status import Commits, FollowedCommits, StatusRepository
+from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.settings.notify import ForgeSettings
 from tests.forges import servers
 from tests.forges.servers import Fault
@@ -27,7 +27,7 @@ from tests.notifications.test_commit_progress import ROLLING, WELL
 
 KEY = Key("apps", "DaemonSet", "ops", "a")
 COMMIT = CommitId("c" * 40)
-FORGES: dict[Kind, Callable[[], servers.Server]] = {Kind.GITHUB: servers.GitHub, Kind.GITLAB: servers.GitLab}
+FORGES: dict[ForgeKind, Callable[[], servers.Server]] = {ForgeKind.GITHUB: servers.GitHub, ForgeKind.GITLAB: servers.GitLab}
 KINDS = pytest.mark.parametrize("kind", list(FORGES))
 
 
@@ -61,17 +61,17 @@ async def until(told: Callable[[], bool]) -> None:
 Script = Callable[[servers.Server, Commits, Fleet, list[Record]], Awaitable[None]]
 
 
-def play(kind: Kind, directory: Path, script: Script, memory: Memory | None = None) -> Memory:
-    memory = memory or Memory()
+def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None = None) -> Outbox:
+    memory = memory or Outbox()
     (directory / "token").write_text("good-token\n")
 
     async def main() -> None:
         async with FORGES[kind]().running() as server:
-            project = "acme/agents" if kind is Kind.GITHUB else "42"
+            project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             forge = ForgeSettings(kind, str(directory / "token"), server.url, project)
             told: list[Record] = []
-            commits = Commits(Repository("fleet", address.parse("https://example.com/x/y"), forge), told.append, 0.05)
-            commits.followed = lambda: Followed("fleet", "eu-1", {KEY})
+            commits = Commits(StatusRepository("fleet", address.parse("https://example.com/x/y"), forge), told.append, 0.05)
+            commits.followed = lambda: FollowedCommits("fleet", "eu-1", {KEY})
             fleet = Fleet()
             running = asyncio.create_task(commits.run(memory, fleet, lambda: None))
             await script(server, commits, fleet, told)
@@ -90,8 +90,8 @@ def new() -> NewCommit:
 
 
 @KINDS
-def test_each_stage_comes_once_also_after_a_restart(kind: Kind, tmp_path: Path) -> None:
-    rolling = "running" if kind is Kind.GITLAB else "pending"
+def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: Path) -> None:
+    rolling = "running" if kind is ForgeKind.GITLAB else "pending"
     expected = [("pending", "applying"), (rolling, "rolling out 4/10 nodes")]
 
     async def begins(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
@@ -116,7 +116,7 @@ def test_each_stage_comes_once_also_after_a_restart(kind: Kind, tmp_path: Path) 
 
 
 @KINDS
-def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: Kind, tmp_path: Path) -> None:
+def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_path: Path) -> None:
     async def script(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
         server.faults += [Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)]
         commits.hear(new())
@@ -142,4 +142,4 @@ def test_a_token_that_is_exchanged_counts_at_once_and_is_in_no_word(tmp_path: Pa
         assert "repository.forge.tokenFile" in words
         assert not any(secret in words for secret in ("an-old-token", "not a token", "good-token"))
 
-    play(Kind.GITHUB, tmp_path, script)
+    play(ForgeKind.GITHUB, tmp_path, script)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from gitops_ds.model.events.notifications import News, Topic
 from gitops_ds.service.notifications import outbox
-from gitops_ds.service.notifications.commit_progress import Stage, Step
+from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.service.notifications.outbox import (
     AGAIN,
     COMMITS,
     IN_A_LETTER,
     TOLD,
     WAITING,
-    Memory,
+    Outbox,
     Waiting,
 )
 
@@ -26,7 +26,7 @@ def news(number: int, topic: Topic = Topic.COMMIT, at: float = 0.0) -> News:
 
 
 def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
-    memory = Memory()
+    memory = Outbox()
     assert memory.take(news(1), ["chat"])
     assert not memory.take(news(1, at=AGAIN * 50), ["chat"])
     assert memory.take(news(1, Topic.DRIFT), ["chat"])
@@ -37,10 +37,10 @@ def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
 
 
 def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
-    memory = Memory()
+    memory = Outbox()
     for number in range(5_000):
         memory.take(news(number), ["chat", "program"])
-        memory.note("fleet", f"{number:040x}", Stage(Step.DONE))
+        memory.note("fleet", f"{number:040x}", CommitStage(StageKind.DONE))
     assert [len(one.items) for one in memory.waiting.values()] == [WAITING, WAITING]
     assert memory.waiting["chat"].omitted == 5_000 - WAITING
     assert (len(memory.told), len(memory.commits["fleet"])) == (TOLD, COMMITS)
@@ -71,14 +71,14 @@ def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> Non
 
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from(Topic), st.floats(0, 1e6)), max_size=60),
-    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(Step), st.integers(0, 10)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(StageKind), st.integers(0, 10)), max_size=60),
 )
-def test_it_is_the_same_after_a_restart(heard: list[tuple[int, Topic, float]], stages: list[tuple[int, Step, int]]) -> None:
-    memory = Memory()
+def test_it_is_the_same_after_a_restart(heard: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]) -> None:
+    memory = Outbox()
     for number, topic, at in heard:
         memory.take(news(number, topic, at), ["chat"])
     for number, step, tenth in stages:
-        memory.note("fleet", f"{number:040x}", Stage(step, tenth))
+        memory.note("fleet", f"{number:040x}", CommitStage(step, tenth))
     again = outbox.parse(orjson.loads(orjson.dumps(memory.show())))
     assert again.show() == memory.show()
     assert list(again.commits.get("fleet", ())) == list(memory.commits.get("fleet", ()))

@@ -17,7 +17,7 @@ from aiohttp import web
 from gitops_ds.model.events.notifications import News, Topic
 from gitops_ds.service.notifications import sender
 from gitops_ds.settings.notify import ReceiverSettings
-from gitops_ds.telemetry.notifications import Format, Letter
+from gitops_ds.telemetry.notifications import Letter, MessageFormat
 from tests import gitservers
 
 LETTER = Letter([News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1")
@@ -38,7 +38,7 @@ async def receiver(answer: Answer, context: ssl.SSLContext | None = None) -> Asy
         await runner.cleanup()
 
 
-def settings(directory: Path, url: str, secret: str | None = None, format: Format = Format.JSON) -> ReceiverSettings:
+def settings(directory: Path, url: str, secret: str | None = None, format: MessageFormat = MessageFormat.JSON) -> ReceiverSettings:
     (directory / "url").write_text(url + "\n")
     if secret is not None:
         (directory / "secret").write_text(secret)
@@ -87,7 +87,7 @@ def test_a_chat_gets_words_that_call_nobody(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with receiver(answer) as url:
-            await sender.post(settings(tmp_path, url, format=Format.SLACK), LETTER)
+            await sender.post(settings(tmp_path, url, format=MessageFormat.SLACK), LETTER)
 
     asyncio.run(main())
     assert seen == [{"text": "*commit* eu-1: new commit &lt;!here&gt; &amp; more\nand 3 more"}]

@@ -22,13 +22,13 @@ from gitops_ds.model.events.notifications import (
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.service.notifications.dispatcher import Notifying
 from gitops_ds.service.notifications.outbox import IN_A_LETTER, WAITING
-from gitops_ds.service.notifications.sender import NotTaken, Surroundings
+from gitops_ds.service.notifications.sender import NotTaken, SenderContext
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
-from gitops_ds.simulator.faults import Fault, Request, failure
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
 from gitops_ds.telemetry.notifications import Letter
 
 CHAT = ReceiverSettings("chat", "", per_minute=6)
@@ -58,7 +58,7 @@ class Receivers:
 
 @dataclass
 class Scene:
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     client: simulator.Client
     receivers: Receivers
     heard: list[Record] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Scene:
         """A process that leads, and what its deployer tells."""
         service = Service(repositories=(RepositorySettings(url="https://example.com/fleet"),), notify=(CHAT, PAGER))
         clock = virtual_time.clock()
-        around = Surroundings("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
+        around = SenderContext("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
         part = Notifying(service, self.client, self.heard.append, around)
         part.rest()
         running = asyncio.create_task(part.run())
@@ -90,7 +90,7 @@ def commit(number: int, at: float) -> NewCommit:
 
 def play(script: Callable[[Scene], Awaitable[None]], faults: simulator_faults.Faults = simulator_faults.none) -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
             await script(Scene(cluster, cluster.client(faults=faults), Receivers()))
 
@@ -248,7 +248,7 @@ def test_after_a_day_nobody_wants_to_know() -> None:
 
 @pytest.mark.parametrize("status", [403, 503])
 def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> None:
-    def faults(request: Request) -> Fault | None:
+    def faults(request: SimulatedRequest) -> RequestFault | None:
         return failure(status) if request.verb == "apply" else None
 
     async def script(scene: Scene) -> None:

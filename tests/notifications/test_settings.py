@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.forges.requests import Kind
+from gitops_ds.forges.requests import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model.events.notifications import Topic
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.settings import notify, service
 from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
-from gitops_ds.telemetry.notifications import Format
+from gitops_ds.telemetry.notifications import MessageFormat
 
 
 def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
     assert notify.parse([{"name": "a", "urlFile": "/u"}]) == (ReceiverSettings("a", "/u"),)
     said = {"name": "b", "urlFile": "/u", "format": "slack", "on": ["failed"], "secretFile": "/s", "maxPerMinute": 3}
-    assert notify.parse([said]) == (ReceiverSettings("b", "/u", Format.SLACK, frozenset([Topic.FAILED]), "/s", 3),)
+    assert notify.parse([said]) == (ReceiverSettings("b", "/u", MessageFormat.SLACK, frozenset([Topic.FAILED]), "/s", 3),)
     with pytest.raises(SettingsError, match="a is there twice"):
         notify.parse([{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}])
 
@@ -78,9 +78,9 @@ def test_where_the_forge_is_follows_from_the_repository(repository: str, forge: 
 @pytest.mark.parametrize(
     ("repository", "forge", "said"),
     [
-        ("/srv/fleet.git", ForgeSettings(Kind.GITEA, "/t"), "is local: say where"),
-        ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "http://git.example"), "allowHttp"),
-        ("https://git.example/a/b", ForgeSettings(Kind.GITEA, "/t", "https://user:pw@git.example"), "forge: url"),
+        ("/srv/fleet.git", ForgeSettings(ForgeKind.GITEA, "/t"), "is local: say where"),
+        ("https://git.example/a/b", ForgeSettings(ForgeKind.GITEA, "/t", "http://git.example"), "allowHttp"),
+        ("https://git.example/a/b", ForgeSettings(ForgeKind.GITEA, "/t", "https://user:pw@git.example"), "forge: url"),
     ],
 )
 def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(repository: str, forge: ForgeSettings, said: str) -> None:

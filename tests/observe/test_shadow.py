@@ -16,7 +16,7 @@ from gitops_ds.apimachinery import daemonsets, pods, timestamps
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
-from gitops_ds.model.decision import Action, Cause, CreatePod, CreateRevision, Decision, DeletePod, Observation, Status
+from gitops_ds.model.decision import Action, CreatePod, CreateRevision, Decision, DeleteCause, DeletePod, Observation, StatusUpdate
 from gitops_ds.model.events.base import (
     Compared,
     Decided,
@@ -211,7 +211,7 @@ def paced_by(strategy: RollingUpdate) -> Decide:
 def counts_wrong(seen: Observation) -> Decision:
     decision = decide.decide(seen)
     counts = Counts(desired=3, current=3, ready=3, updated=3, available=3)
-    status = Status(counts, seen.daemonset.generation)
+    status = StatusUpdate(counts, seen.daemonset.generation)
     return replace(decision, status=None if seen.daemonset.counts == counts else status)
 
 
@@ -222,7 +222,7 @@ def ends_the_elder(seen: Observation) -> Decision:
 
 
 def other_of(action: Action, seen: Observation) -> Action:
-    if not isinstance(action, DeletePod) or action.cause is not Cause.DUPLICATE:
+    if not isinstance(action, DeletePod) or action.cause is not DeleteCause.DUPLICATE:
         return action
     elder = next(pod for pod in seen.pods if pod.node == action.node and pod.uid != action.uid)
     return replace(action, key=replace(action.key, name=elder.name), uid=elder.uid)

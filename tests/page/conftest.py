@@ -13,7 +13,7 @@ from aiohttp import web
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, sync_playwright
 
 from gitops_ds.web.page import routes
-from gitops_ds.web.page.access import Door
+from gitops_ds.web.page.access import PageGuard
 from tests.page.fleets import Show, story
 from tests.thread_loop import ThreadLoop
 
@@ -21,13 +21,13 @@ from tests.thread_loop import ThreadLoop
 class Served:
     """A view behind the real routes, in a thread with a loop of its own."""
 
-    def __init__(self, show: Show, door: Door) -> None:
+    def __init__(self, show: Show, door: PageGuard) -> None:
         self.show = show
         self._loop = ThreadLoop()
         self._runner = self._loop.do(self._start(door))
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
-    async def _start(self, door: Door) -> web.AppRunner:
+    async def _start(self, door: PageGuard) -> web.AppRunner:
         app = web.Application()
         app.add_routes(routes.routes(self.show, door))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -49,8 +49,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(show: Show, door: Door | None = None) -> Iterator[Served]:
-    served = Served(show, door or Door())
+def serving(show: Show, door: PageGuard | None = None) -> Iterator[Served]:
+    served = Served(show, door or PageGuard())
     try:
         yield served
     finally:

@@ -17,7 +17,7 @@ from gitops_ds.errors import SettingsError, UsageError
 from gitops_ds.settings import page as settings_page
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, assets, routes
-from gitops_ds.web.page.access import Asked, Door, Kind, Token, Verdict
+from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
 from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 
@@ -27,40 +27,40 @@ Talk = Callable[[Client], Awaitable[None]]
 ADDRESS = "127.0.0.1:8080"
 
 
-def asked(host: str = ADDRESS, peer: str = "127.0.0.1", method: str = "GET", cookie: str = "", **headers: str) -> Asked:
+def asked(host: str = ADDRESS, peer: str = "127.0.0.1", method: str = "GET", cookie: str = "", **headers: str) -> PageRequest:
     named = CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
-    return Asked(peer, method, host, named, cookie)
+    return PageRequest(peer, method, host, named, cookie)
 
 
-def door(path: Path, now: list[float] | None = None) -> Door:
+def door(path: Path, now: list[float] | None = None) -> PageGuard:
     file = path / "token"
     file.write_text(TOKEN + "\n")
-    return Door(Kind.TOKEN, Token(file), clock=lambda: now[0] if now else 1000.0)
+    return PageGuard(AccessKind.TOKEN, PageToken(file), clock=lambda: now[0] if now else 1000.0)
 
 
 @pytest.mark.parametrize(
     ("host", "verdict"),
     [
-        ("127.0.0.1:8080", Verdict.COME_IN),
-        ("localhost:8080", Verdict.COME_IN),
-        ("[::1]:8080", Verdict.COME_IN),
-        ("10.0.0.7", Verdict.COME_IN),
-        ("evil.example.com:8080", Verdict.KEEP_OUT),
-        ("localhost.evil.example.com", Verdict.KEEP_OUT),
-        ("127.0.0.1.evil.example.com", Verdict.KEEP_OUT),
-        ("", Verdict.KEEP_OUT),
+        ("127.0.0.1:8080", AccessVerdict.COME_IN),
+        ("localhost:8080", AccessVerdict.COME_IN),
+        ("[::1]:8080", AccessVerdict.COME_IN),
+        ("10.0.0.7", AccessVerdict.COME_IN),
+        ("evil.example.com:8080", AccessVerdict.KEEP_OUT),
+        ("localhost.evil.example.com", AccessVerdict.KEEP_OUT),
+        ("127.0.0.1.evil.example.com", AccessVerdict.KEEP_OUT),
+        ("", AccessVerdict.KEEP_OUT),
     ],
 )
-def test_open_answers_to_no_name_that_somebody_else_may_own(host: str, verdict: Verdict) -> None:
-    assert Door().judge(asked(host))[0] is verdict
+def test_open_answers_to_no_name_that_somebody_else_may_own(host: str, verdict: AccessVerdict) -> None:
+    assert PageGuard().judge(asked(host))[0] is verdict
 
 
 def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     at = door(tmp_path)
-    assert at.judge(asked("any.example.com"))[0] is Verdict.SIGN_IN
-    assert at.judge(asked(Authorization=f"Bearer {TOKEN}"))[0] is Verdict.COME_IN
-    assert at.judge(asked(Authorization=f"Bearer {TOKEN}x"))[0] is Verdict.KEEP_OUT
-    assert at.judge(asked(Authorization="Basic abc"))[0] is Verdict.SIGN_IN
+    assert at.judge(asked("any.example.com"))[0] is AccessVerdict.SIGN_IN
+    assert at.judge(asked(Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.COME_IN
+    assert at.judge(asked(Authorization=f"Bearer {TOKEN}x"))[0] is AccessVerdict.KEEP_OUT
+    assert at.judge(asked(Authorization="Basic abc"))[0] is AccessVerdict.SIGN_IN
 
 
 def test_guessing_ends_after_some_tries_and_begins_anew_a_minute_later(tmp_path: Path) -> None:
@@ -77,15 +77,15 @@ def test_a_sign_in_ends_by_time_and_with_its_token(tmp_path: Path) -> None:
     now = [1000.0]
     at = door(tmp_path, now)
     cookie = at.cookie()
-    assert at.judge(asked(cookie=cookie))[0] is Verdict.COME_IN
+    assert at.judge(asked(cookie=cookie))[0] is AccessVerdict.COME_IN
     until, _, mac = cookie.partition(".")
-    assert at.judge(asked(cookie=f"{int(until) + 1}.{mac}"))[0] is Verdict.SIGN_IN
+    assert at.judge(asked(cookie=f"{int(until) + 1}.{mac}"))[0] is AccessVerdict.SIGN_IN
     assert TOKEN not in cookie
     now[0] += access.STAYS + 1
-    assert at.judge(asked(cookie=cookie))[0] is Verdict.SIGN_IN
+    assert at.judge(asked(cookie=cookie))[0] is AccessVerdict.SIGN_IN
     now[0] = 1000.0
     (tmp_path / "token").write_text("another token, and longer")
-    assert at.judge(asked(cookie=cookie))[0] is Verdict.SIGN_IN
+    assert at.judge(asked(cookie=cookie))[0] is AccessVerdict.SIGN_IN
 
 
 @pytest.mark.parametrize("content", [None, "", "short"])
@@ -94,36 +94,36 @@ def test_a_token_that_is_missing_or_can_be_guessed_is_refused_at_the_start(tmp_p
     if content is not None:
         file.write_text(content)
     with pytest.raises(UsageError, match=r"listen\.page\.tokenFile"):
-        routes.routes(fleets.Show(), Door(Kind.TOKEN, Token(file)))
+        routes.routes(fleets.Show(), PageGuard(AccessKind.TOKEN, PageToken(file)))
 
 
 @pytest.mark.parametrize(
     ("peer", "headers", "verdict"),
     [
-        ("10.1.2.3", {"X_Forwarded_User": "dana"}, Verdict.COME_IN),
-        ("::ffff:10.1.2.3", {"X_Forwarded_User": "dana"}, Verdict.COME_IN),
-        ("10.1.2.3", {}, Verdict.KEEP_OUT),
-        ("10.1.2.3", {"X_Forwarded_User": " "}, Verdict.KEEP_OUT),
-        ("192.168.0.1", {"X_Forwarded_User": "dana"}, Verdict.KEEP_OUT),
-        ("", {"X_Forwarded_User": "dana"}, Verdict.KEEP_OUT),
+        ("10.1.2.3", {"X_Forwarded_User": "dana"}, AccessVerdict.COME_IN),
+        ("::ffff:10.1.2.3", {"X_Forwarded_User": "dana"}, AccessVerdict.COME_IN),
+        ("10.1.2.3", {}, AccessVerdict.KEEP_OUT),
+        ("10.1.2.3", {"X_Forwarded_User": " "}, AccessVerdict.KEEP_OUT),
+        ("192.168.0.1", {"X_Forwarded_User": "dana"}, AccessVerdict.KEEP_OUT),
+        ("", {"X_Forwarded_User": "dana"}, AccessVerdict.KEEP_OUT),
     ],
 )
-def test_a_header_is_believed_from_trusted_proxies_only(peer: str, headers: Mapping[str, str], verdict: Verdict) -> None:
-    at = Door(Kind.PROXY, trusted=access.networks(("10.0.0.0/8",)))
+def test_a_header_is_believed_from_trusted_proxies_only(peer: str, headers: Mapping[str, str], verdict: AccessVerdict) -> None:
+    at = PageGuard(AccessKind.PROXY, trusted=access.networks(("10.0.0.0/8",)))
     assert at.judge(asked(peer=peer, **headers))[0] is verdict
 
 
 @pytest.mark.parametrize(
     ("origin", "verdict"),
     [
-        ({"Origin": f"http://{ADDRESS}"}, Verdict.COME_IN),
-        ({"Origin": "http://evil.example.com"}, Verdict.KEEP_OUT),
-        ({"Origin": "null"}, Verdict.KEEP_OUT),
-        ({}, Verdict.KEEP_OUT),
+        ({"Origin": f"http://{ADDRESS}"}, AccessVerdict.COME_IN),
+        ({"Origin": "http://evil.example.com"}, AccessVerdict.KEEP_OUT),
+        ({"Origin": "null"}, AccessVerdict.KEEP_OUT),
+        ({}, AccessVerdict.KEEP_OUT),
     ],
 )
-def test_what_is_not_a_get_comes_from_the_page_itself(origin: Mapping[str, str], verdict: Verdict) -> None:
-    assert Door().judge(asked(method="POST", **origin))[0] is verdict
+def test_what_is_not_a_get_comes_from_the_page_itself(origin: Mapping[str, str], verdict: AccessVerdict) -> None:
+    assert PageGuard().judge(asked(method="POST", **origin))[0] is verdict
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_network_that_is_none_is_refused() -> None:
         settings_page.page({"trustedProxies": ["10.0.0.0/99"]})
 
 
-async def _with_client(at: Door, show: fleets.Show, talk: Talk) -> None:
+async def _with_client(at: PageGuard, show: fleets.Show, talk: Talk) -> None:
     app = Application()
     app.add_routes(routes.routes(show, at))
     async with TestClient(TestServer(app), cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
@@ -209,7 +209,7 @@ def test_every_answer_has_the_strict_headers(tmp_path: Path) -> None:
             assert " onclick=" not in text
             assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
 
-    asyncio.run(_with_client(Door(), fleets.story(), talk))
+    asyncio.run(_with_client(PageGuard(), fleets.story(), talk))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_odd_questions_get_plain_answers(path: str, status: int) -> None:
     async def talk(client: Client) -> None:
         assert (await client.get(path)).status == status
 
-    asyncio.run(_with_client(Door(), fleets.story(20), talk))
+    asyncio.run(_with_client(PageGuard(), fleets.story(20), talk))
 
 
 def test_a_page_changes_only_by_version() -> None:
@@ -276,9 +276,9 @@ def test_a_map_of_5000_nodes_is_small() -> None:
 def test_wrong_tokens_of_one_address_lock_out_nobody_else(tmp_path: Path) -> None:
     at = door(tmp_path)
     for _ in range(20):
-        assert at.judge(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0] is Verdict.KEEP_OUT
-    assert at.judge(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is Verdict.KEEP_OUT
-    assert at.judge(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0] is Verdict.COME_IN
+        assert at.judge(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0] is AccessVerdict.KEEP_OUT
+    assert at.judge(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.KEEP_OUT
+    assert at.judge(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.COME_IN
     for number in range(5000):
         at.knows("wrong", f"10.1.{number // 256}.{number % 256}")
     assert len(at._wrong) <= access._PEERS
@@ -287,8 +287,8 @@ def test_wrong_tokens_of_one_address_lock_out_nobody_else(tmp_path: Path) -> Non
 @pytest.mark.parametrize("told", ["\udcff\udcfe", "\udcff.\udcff", "9999999999.\udcff", "ü"])
 def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, told: str) -> None:
     at = door(tmp_path)
-    assert at.judge(asked(Authorization=f"Bearer {told}"))[0] is Verdict.KEEP_OUT
-    assert at.judge(asked(cookie=told))[0] is Verdict.SIGN_IN
+    assert at.judge(asked(Authorization=f"Bearer {told}"))[0] is AccessVerdict.KEEP_OUT
+    assert at.judge(asked(cookie=told))[0] is AccessVerdict.SIGN_IN
 
 
 @pytest.mark.parametrize("header", [b"Authorization: Bearer \xff\xfe", b"Cookie: gitops-ds-page=9999999999.\xff\xfe"])

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller, Powers
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
@@ -52,9 +52,9 @@ def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) ->
 
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
     async def looks() -> list[int]:
-        cluster, versions = simulator.Cluster(), list[int]()
+        cluster, versions = simulator.SimulatedCluster(), list[int]()
         controller = Controller(cluster.client(), Powers.OBSERVE, lambda _: None, clock=cluster.server.now, chance=lambda: 0.5)
-        shown = Shown("", Standings(controller, dict, cluster.server.now), tuple)
+        shown = Shown("", StatusTracker(controller, dict, cluster.server.now), tuple)
         for at, well in ((100.0, True), (130.0, True), (170.0, True), (240.0, False), (250.0, True)):
             shown.hear(GitTook(at, 0.1, well))
             versions.append(shown.version)

@@ -8,11 +8,11 @@ import pytest
 
 from gitops_ds.model.objects import Key
 from gitops_ds.plan import allow_list
-from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.settings.service import ClusterSettings, Service
 
-HOME = Allowed(homes=frozenset({"gitops-ds"}))
-ITSELF = Allowed(homes=frozenset({"gitops-ds"}), itself=True)
+HOME = AllowList(homes=frozenset({"gitops-ds"}))
+ITSELF = AllowList(homes=frozenset({"gitops-ds"}), itself=True)
 RBAC = "rbac.authorization.k8s.io"
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 
@@ -39,14 +39,14 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
     )
     assert [key for key in own if not allow_list.why_not(key, HOME)] == []
     assert [key for key in own if allow_list.why_not(key, ITSELF)] == []
-    assert [key for key in own if allow_list.why_not(key, Allowed())] == []  # a person at a desk has their own rights
+    assert [key for key in own if allow_list.why_not(key, AllowList())] == []  # a person at a desk has their own rights
 
 
 @pytest.mark.parametrize("settings", [HOME, ITSELF])
 @pytest.mark.parametrize(
     "key", [Key("", "ConfigMap", "gitops-ds", "gitops-ds-1234"), Key("coordination.k8s.io", "Lease", "gitops-ds", "any")]
 )
-def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
+def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> None:
     refusal = allow_list.why_not(key, settings)
     assert refusal is not None
     assert (refusal.guard, refusal.key) == ("not-allowed", key)
@@ -55,20 +55,20 @@ def test_memory_and_leases_are_never_named(settings: Allowed, key: Key) -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "word"),
     [
-        (Allowed(frozenset(["logging"])), AGENT, ""),
-        (Allowed(frozenset(["monitoring"])), AGENT, "apply.allow.namespaces has no logging"),
-        (Allowed(frozenset()), AGENT, "apply.allow.namespaces has no logging"),
-        (Allowed(frozenset()), Key("", "Namespace", "", "logging"), ""),
-        (Allowed(cluster_scoped=False), AGENT, ""),
-        (Allowed(cluster_scoped=False), Key("", "Namespace", "", "logging"), "apply.allow.clusterScoped is false"),
-        (Allowed(kinds=frozenset(["DaemonSet"])), AGENT, ""),
-        (Allowed(kinds=frozenset(["apps/DaemonSet"])), AGENT, ""),
-        (Allowed(kinds=frozenset(["core/DaemonSet"])), AGENT, "apply.allow.kinds has no apps/DaemonSet"),
-        (Allowed(kinds=frozenset(["DaemonSet"])), Key("", "Secret", "a", "b"), "apply.allow.kinds has no core/Secret"),
-        (Allowed(kinds=frozenset(["core/Secret"])), Key("", "Secret", "a", "b"), ""),
+        (AllowList(frozenset(["logging"])), AGENT, ""),
+        (AllowList(frozenset(["monitoring"])), AGENT, "apply.allow.namespaces has no logging"),
+        (AllowList(frozenset()), AGENT, "apply.allow.namespaces has no logging"),
+        (AllowList(frozenset()), Key("", "Namespace", "", "logging"), ""),
+        (AllowList(cluster_scoped=False), AGENT, ""),
+        (AllowList(cluster_scoped=False), Key("", "Namespace", "", "logging"), "apply.allow.clusterScoped is false"),
+        (AllowList(kinds=frozenset(["DaemonSet"])), AGENT, ""),
+        (AllowList(kinds=frozenset(["apps/DaemonSet"])), AGENT, ""),
+        (AllowList(kinds=frozenset(["core/DaemonSet"])), AGENT, "apply.allow.kinds has no apps/DaemonSet"),
+        (AllowList(kinds=frozenset(["DaemonSet"])), Key("", "Secret", "a", "b"), "apply.allow.kinds has no core/Secret"),
+        (AllowList(kinds=frozenset(["core/Secret"])), Key("", "Secret", "a", "b"), ""),
     ],
 )
-def test_the_lists_say_what_may_be_named(settings: Allowed, key: Key, word: str) -> None:
+def test_the_lists_say_what_may_be_named(settings: AllowList, key: Key, word: str) -> None:
     refusal = allow_list.why_not(key, settings)
     assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
 

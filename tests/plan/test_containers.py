@@ -10,7 +10,7 @@ from gitops_ds import errors, simulator
 from gitops_ds.deployer import deletion_contents, reconcile
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
 from gitops_ds.plan.prune import Guards, Limit
-from gitops_ds.simulator.faults import Request, failure
+from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.plan.world import World, config_map, daemonset, play
 
 SPACE = Key("", "Namespace", "", "tools")
@@ -42,20 +42,20 @@ def namespace(name: str = "tools") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.Asked:
-    return reconcile.Asked(Guards(prune=True, **guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
 WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
 
 
-async def spaces(cluster: simulator.Cluster) -> set[str]:
+async def spaces(cluster: simulator.SimulatedCluster) -> set[str]:
     found = (await cluster.list(NAMESPACE)).items
     return {body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]} & {"tools"}
 
 
 def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_plan_is_approved() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = {"agent.yaml": daemonset("inside", namespace="tools")}
         await deployer.apply({**WITH_SPACE, **agent})
         kept = await deployer.apply({**KEPT, **agent}, "second", asked(share=1.0))
@@ -68,7 +68,7 @@ def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_pl
 
 
 def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_goes_last() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = {"agent.yaml": daemonset("inside", namespace="tools"), "words.yaml": config_map("words", "tools")}
         await deployer.apply({**WITH_SPACE, **agent})
         refused = await deployer.apply(KEPT, "second", asked())
@@ -86,7 +86,7 @@ def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_g
 
 
 def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_counted() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(WITH_SPACE)
         people = cluster.client("people")
         await people.create(DAEMONSET, daemonset("theirs", namespace="tools"))
@@ -106,7 +106,7 @@ def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_counted
 
 
 def test_an_agent_that_is_kept_keeps_its_namespace() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = daemonset("inside", namespace="tools")
         agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "disabled"}
         await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
@@ -118,7 +118,7 @@ def test_an_agent_that_is_kept_keeps_its_namespace() -> None:
 
 
 def test_orphaned_pods_count_when_their_namespace_goes_too() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = daemonset("inside", namespace="tools")
         agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "orphan"}
         await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
@@ -128,11 +128,11 @@ def test_orphaned_pods_count_when_their_namespace_goes_too() -> None:
 
 
 def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_approved() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(WITH_SPACE)
         client: Any = deployer.cluster
 
-        def blind(request: Request) -> errors.ClusterError | None:
+        def blind(request: SimulatedRequest) -> errors.ClusterError | None:
             secrets = request.resource is not None and request.resource.plural == "secrets"
             return failure(403) if request.verb == "list" and secrets else None
 
@@ -146,7 +146,7 @@ def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_app
 
 
 def test_objects_inside_count_as_deletes() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         inside = {f"{n}.yaml": config_map(f"words-{n}", "tools") for n in range(3)}
         await deployer.apply({**WITH_SPACE, **inside})
         refused = await deployer.apply({**KEPT, **inside, "namespace.yaml": ""}, "second", asked(deletes=Limit(number=3)))
@@ -159,7 +159,7 @@ def test_objects_inside_count_as_deletes() -> None:
 
 @pytest.mark.parametrize("still_in_git", [True, False])
 def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_or_of_others(still_in_git: bool) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({**KEPT, "definition.yaml": DEFINITION})
         ours = {"probe.yaml": PROBE} if still_in_git else {}
         if still_in_git:
@@ -178,12 +178,12 @@ def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_
 
 
 def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_once_a_minute() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(WITH_SPACE)
         await cluster.client("people").create(CONFIG_MAP, config_map("notes", "tools"))
         client: Any = deployer.cluster
         now = [0.0]
-        memory = deletion_contents.Memory(lambda: now[0])
+        memory = deletion_contents.ContentsCache(lambda: now[0])
         seen = (await deployer.draft(KEPT, "second", asked())).writer.live
         counts = []
         for moment in (0.0, 30.0, 61.0):

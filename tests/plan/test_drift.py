@@ -10,10 +10,10 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import reconcile
 from gitops_ds.model import deployment, names
-from gitops_ds.model.change import Author, Drift, FieldChange
+from gitops_ds.model.change import Author, DriftPolicy, FieldChange
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, Member
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.plan import drift
 from tests.plan.world import World, config_map, daemonset, play
 
@@ -25,11 +25,11 @@ IMAGE_2 = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "imag
 LABEL = {"metadata": {"labels": {"team": "mine"}}}
 
 
-async def change(cluster: simulator.Cluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
+async def change(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
     await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-async def image(cluster: simulator.Cluster) -> str:
+async def image(cluster: simulator.SimulatedCluster) -> str:
     body = await cluster.get(DAEMONSET, "default", "agent")
     return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
 
@@ -38,15 +38,15 @@ def facts(deployer: World) -> list[str]:
     return [type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)]
 
 
-def asked(choice: Drift, **more: Any) -> reconcile.Asked:
-    return reconcile.Asked(drift=choice, patience=0, **more)
+def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(drift=choice, patience=0, **more)
 
 
 def of(manager: str, operation: str = "Update") -> tuple[Author, ...]:
     return (Author(manager, operation),)
 
 
-CONTAINER = ("spec", "template", "spec", "containers", Member("agent"))
+CONTAINER = ("spec", "template", "spec", "containers", ListMember("agent"))
 LOOKS = [
     ("kubectl-set", "Update", "image", "kubectl set image"),
     ("kubectl-set", "Update", "resources", "kubectl set resources"),
@@ -85,7 +85,7 @@ def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
 
 
 def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         assert facts(deployer) == []
         await change(cluster)
@@ -102,10 +102,10 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
-def test_what_is_left_is_told_once_and_remembered(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        expected = ["DriftDetected"] if choice is Drift.REPORT else ["DriftDetected", "DriftHeld"]
+@pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
+def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        expected = ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster)
         for _ in range(3):
@@ -126,11 +126,11 @@ def test_what_is_left_is_told_once_and_remembered(choice: Drift) -> None:
 
 
 def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        await deployer.apply(FILES, asked=asked(Drift.HOLD))
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
         await change(cluster)
-        await deployer.apply(FILES, asked=asked(Drift.HOLD))
-        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(Drift.HOLD))
+        await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
+        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(DriftPolicy.HOLD))
         assert (done.writes, done.state.drift) == (1, {})
         assert await image(cluster) == "ours:2"
 
@@ -138,8 +138,8 @@ def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
 
 
 def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        terms = asked(Drift.HOLD, hold_for=2 * HOUR)
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        terms = asked(DriftPolicy.HOLD, hold_for=2 * HOUR)
         now = [0.0]
         first = World(cluster.client(), clock=lambda: now[0])
         await first.apply(FILES, asked=terms)
@@ -164,8 +164,8 @@ def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process
 
 
 def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        terms, now = asked(Drift.HOLD, hold_for=HOUR), [0.0]
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        terms, now = asked(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
         client = cluster.client()
         held = World(client, clock=lambda: now[0])
         await held.apply(FILES, asked=terms)
@@ -182,7 +182,7 @@ def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
 
 
 def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}})
         assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
@@ -195,7 +195,7 @@ def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
 
 
 def test_an_agent_says_it_in_its_own_file() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"agents/agent/agent.yaml": "drift: report\n", "agents/agent/daemonset.yaml": daemonset(image="ours:1")}
         await deployer.apply(files)
         await change(cluster)
@@ -209,9 +209,9 @@ NOBODYS = [("kubectl-rollout", RESTART), ("kubectl-label", LABEL), ("kubectl-pat
 
 
 @pytest.mark.parametrize(("manager", "patch"), NOBODYS)
-@pytest.mark.parametrize("choice", list(Drift))
-def test_what_git_does_not_set_is_nobodys_business(manager: str, patch: Any, choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+@pytest.mark.parametrize("choice", list(DriftPolicy))
+def test_what_git_does_not_set_is_nobodys_business(manager: str, patch: Any, choice: DriftPolicy) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster, manager, patch)
         before = await cluster.get(DAEMONSET, "default", "agent")
@@ -235,7 +235,7 @@ def leaf(shape: Any, value: Any) -> Any:
 
 
 def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["labels"] = {"team": "ours"}
         await deployer.apply({"agent.yaml": body})
@@ -248,9 +248,9 @@ def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> N
     play(scene)
 
 
-@pytest.mark.parametrize("choice", list(Drift))
-def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+@pytest.mark.parametrize("choice", list(DriftPolicy))
+def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**FILES, "c.yaml": config_map("c")}
         await deployer.apply(files, asked=asked(choice))
         await cluster.delete(CONFIG_MAP, "default", "c")
@@ -258,7 +258,7 @@ def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
         done = await deployer.apply(files, asked=asked(choice))
         told = [told.words for told in deployer.records if isinstance(told, deployment.DriftDetected)]
         assert told == ["deleted in the cluster"]
-        if choice is Drift.CORRECT:
+        if choice is DriftPolicy.CORRECT:
             assert await cluster.get(CONFIG_MAP, "default", "c")
         else:
             assert (done.writes, done.guards) == (0, ["drift"])
@@ -274,9 +274,9 @@ def test_a_deleted_object_counts_as_changed(choice: Drift) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("choice", [Drift.REPORT, Drift.HOLD])
-def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: Drift) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+@pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
+def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: DriftPolicy) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES, asked=asked(choice))
         known = (await deployer.state()).revisions
         await change(cluster)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from gitops_ds import simulator
 from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
 from gitops_ds.plan import ignore_differences
-from gitops_ds.plan.ignore_differences import Rule
+from gitops_ds.plan.ignore_differences import IgnoreRule
 from tests.plan.world import World, config_map, daemonset, play
 
 LIMITS = "/spec/template/spec/containers/agent/resources/limits"
@@ -36,7 +36,7 @@ def cpu_patch(cpu: str) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": [container]}}}}
 
 
-async def live(cluster: simulator.Cluster) -> Body:
+async def live(cluster: simulator.SimulatedCluster) -> Body:
     return await cluster.get(DAEMONSET, "default", "agent")
 
 
@@ -47,23 +47,23 @@ def at(body: Body, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-def asked(*rules: Rule, drift: Drift = Drift.CORRECT) -> reconcile.Asked:
-    return reconcile.Asked(patience=0, ignore=rules, drift=drift)
+def asked(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(patience=0, ignore=rules, drift=drift)
 
 
 MATCHING = [
-    Rule((f"{LIMITS}/cpu",)),
-    Rule((LIMITS,)),
-    Rule(("/spec/template/spec/containers/0/resources",)),
-    Rule(managers=("vpa",)),
-    Rule((LIMITS,), ("vpa",)),
-    Rule((LIMITS,), kind="Daemon*", namespace="def*", name="agent"),
+    IgnoreRule((f"{LIMITS}/cpu",)),
+    IgnoreRule((LIMITS,)),
+    IgnoreRule(("/spec/template/spec/containers/0/resources",)),
+    IgnoreRule(managers=("vpa",)),
+    IgnoreRule((LIMITS,), ("vpa",)),
+    IgnoreRule((LIMITS,), kind="Daemon*", namespace="def*", name="agent"),
 ]
 
 
 @pytest.mark.parametrize("rule", MATCHING)
-def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(rule: Rule) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(rule: IgnoreRule) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         assert at(await live(cluster), CPU) == "100m"
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
@@ -80,18 +80,18 @@ def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_appli
 
 
 OTHERS = [
-    Rule((f"{LIMITS}/memory",)),
-    Rule(managers=("hpa",)),
-    Rule((LIMITS,), ("hpa",)),
-    Rule((LIMITS,), kind="ConfigMap"),
-    Rule((LIMITS,), namespace="other"),
-    Rule(("/spec/template/spec/containers/nobody/resources",)),
+    IgnoreRule((f"{LIMITS}/memory",)),
+    IgnoreRule(managers=("hpa",)),
+    IgnoreRule((LIMITS,), ("hpa",)),
+    IgnoreRule((LIMITS,), kind="ConfigMap"),
+    IgnoreRule((LIMITS,), namespace="other"),
+    IgnoreRule(("/spec/template/spec/containers/nobody/resources",)),
 ]
 
 
 @pytest.mark.parametrize("rule", OTHERS)
-def test_a_rule_for_something_else_changes_nothing(rule: Rule) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
@@ -101,8 +101,8 @@ def test_a_rule_for_something_else_changes_nothing(rule: Rule) -> None:
 
 
 def test_what_only_we_own_is_kept_as_it_is_live() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        rule = Rule((f"{LIMITS}/cpu",))
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        rule = IgnoreRule((f"{LIMITS}/cpu",))
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         done = await deployer.apply({"a.yaml": agent(cpu="200m")}, asked=asked(rule))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
@@ -114,18 +114,18 @@ def test_what_only_we_own_is_kept_as_it_is_live() -> None:
 
 
 def test_an_object_says_it_of_its_own_fields() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
-        await deployer.apply({"a.yaml": body}, asked=asked(drift=Drift.REPORT))
+        await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
         await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
-        done = await deployer.apply({"a.yaml": body}, asked=asked(drift=Drift.REPORT))
+        done = await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
 
     play(scene)
 
 
 def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
-    rule = Rule(("/spec/template/spec/containers/second/image",))
+    rule = IgnoreRule(("/spec/template/spec/containers/second/image",))
     there = agent()
     body = copy.deepcopy(there)
     body["spec"]["template"]["spec"]["containers"].append({"name": "second", "image": "second:1"})
@@ -133,8 +133,8 @@ def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
 
 
 def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        rule, files = Rule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        rule, files = IgnoreRule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
         await deployer.apply(files, asked=asked(rule))
         container = {"name": "agent", "args": ["--three"]}
         patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
@@ -158,8 +158,8 @@ VALUES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "3"]))
 def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
     first: dict[str, str], theirs: dict[str, str], second: dict[str, str], ignored: set[str], by_apply: bool
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        rule = Rule(tuple(f"/data/{key}" for key in sorted(ignored)))
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        rule = IgnoreRule(tuple(f"/data/{key}" for key in sorted(ignored)))
         await deployer.apply({"c.yaml": config_map("c", **first)}, asked=asked(rule))
         other = cluster.client("other")
         if by_apply:
@@ -167,7 +167,7 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
         else:
             await other.patch(CONFIG_MAP, "default", "c", {"data": theirs}, type=PatchType.MERGE)
         before = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
-        again = reconcile.Asked(patience=0, ignore=(rule,), force_conflicts=True)
+        again = reconcile.ApplyOptions(patience=0, ignore=(rule,), force_conflicts=True)
         await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
         after = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
         for key in ignored & before.keys() & second.keys():

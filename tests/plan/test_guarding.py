@@ -25,8 +25,8 @@ FILES = {**KEPT, "agent.yaml": daemonset("agent")}
 AFFINITY = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]}
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.Asked:
-    return reconcile.Asked(Guards(**guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(Guards(**guards), approved=approved, patience=0)
 
 
 NARROWER = [
@@ -37,7 +37,7 @@ NARROWER = [
 
 @pytest.mark.parametrize("spec", NARROWER)
 def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
         refused = await deployer.apply(files, "second")
@@ -54,7 +54,7 @@ def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, A
 
 
 def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
         cluster.add_nodes([taint])
         await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
@@ -67,7 +67,7 @@ def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
 
 
 def test_deletions_and_updates_are_weighed_together() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
         both = {**KEPT, "a.yaml": daemonset("a", nodeSelector=on[0]), "b.yaml": daemonset("b", nodeSelector=on[1])}
         await deployer.apply(both)
@@ -81,7 +81,7 @@ def test_deletions_and_updates_are_weighed_together() -> None:
 
 
 def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         narrow = {"agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})}
         await deployer.apply(narrow)
         patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
@@ -92,7 +92,7 @@ def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
 
 
 def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset("agent")
         await deployer.apply({**KEPT, "agent.yaml": body})
         hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
@@ -123,7 +123,7 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
 
 
 def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         plan = (await deployer.draft(KEPT, "second", asked(prune=True))).plan
         text, told = printers.as_text(plan), printers.as_json(plan)
@@ -140,7 +140,7 @@ def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
 
 
 def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         orphan = daemonset("orphan")
         orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
         await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
@@ -156,8 +156,8 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
 
 
 def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        by_git = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        by_git = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
         await deployer.apply(FILES)
         marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
         containers = [{"name": "agent", "image": "evil:1"}]
@@ -171,8 +171,8 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
 
 
 def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        by_git = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, live_words=False)
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        by_git = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
         body = daemonset("agent")
         body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         await deployer.apply({**KEPT, "agent.yaml": body})
@@ -189,7 +189,7 @@ def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
     ],
 )
 def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: str) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
         assert done.guards == (["held"] if file else [])
         assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
@@ -198,9 +198,9 @@ def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: 
 
 
 def test_a_pass_that_leaves_something_undone_says_so() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer")
-        asked = reconcile.Asked(patience=0, impersonation=who)
+        asked = reconcile.ApplyOptions(patience=0, impersonation=who)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
         [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]

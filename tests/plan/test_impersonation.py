@@ -11,7 +11,7 @@ from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
-from gitops_ds.simulator.faults import Fault, Request
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan.world import World, config_map, daemonset, play
 
 BY_NAMESPACE = Impersonation(service_account="deployer")
@@ -19,24 +19,24 @@ FILES = {"a.yaml": daemonset("agent", namespace="a"), "b.yaml": daemonset("agent
 WRITES = ("apply", "create", "update", "patch", "delete")
 
 
-def asked(who: Impersonation) -> reconcile.Asked:
-    return reconcile.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+def asked(who: Impersonation) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
 
 
 def account(namespace: str, name: str = "deployer") -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-async def spaces(cluster: simulator.Cluster) -> None:
+async def spaces(cluster: simulator.SimulatedCluster) -> None:
     for name in ("a", "b"):
         await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-def heard(client: simulator.Client, denied: str = "") -> list[Request]:
+def heard(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
     """The requests of a client from now on; those of the user `denied` are refused."""
-    found: list[Request] = []
+    found: list[SimulatedRequest] = []
 
-    def hear(request: Request) -> Fault | None:
+    def hear(request: SimulatedRequest) -> RequestFault | None:
         found.append(request)
         if denied and request.user == denied:
             return errors.Forbidden(f'User "{denied}" cannot patch resource "daemonsets"', 403, "Forbidden")
@@ -47,7 +47,7 @@ def heard(client: simulator.Client, denied: str = "") -> list[Request]:
 
 
 def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         client = cluster.client()
         requests, world = heard(client), World(client)
@@ -63,7 +63,7 @@ def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None
 
 
 def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_on() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         client = cluster.client()
         heard(client, denied=account("b"))
@@ -80,7 +80,7 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
 
 
 def test_what_is_in_no_namespace_needs_an_account_of_its_own() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
         refused = await deployer.apply(files, asked=asked(BY_NAMESPACE))
         assert (refused.writes, refused.guards) == (0, ["impersonation"])
@@ -120,7 +120,7 @@ SUBJECTS = [
 
 @pytest.mark.parametrize(("subject", "taken"), SUBJECTS)
 def test_references_to_other_namespaces_are_refused_unless_allowed(subject: dict[str, str], taken: bool) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         files = {"binding.yaml": binding(**subject)}
         done = await deployer.apply(files, asked=asked(BY_NAMESPACE))
@@ -132,7 +132,7 @@ def test_references_to_other_namespaces_are_refused_unless_allowed(subject: dict
 
 
 def test_without_impersonation_references_are_nobodys_business() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         files = {"binding.yaml": binding(kind="ServiceAccount", name="x", namespace="kube-system")}
         assert (await deployer.apply(files)).guards == []

@@ -15,18 +15,18 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model import names
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployment import State
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.plan.prune import Guards
-from gitops_ds.simulator.faults import Request
+from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 
 
-async def live_agent(cluster: simulator.Cluster) -> Body:
+async def live_agent(cluster: simulator.SimulatedCluster) -> Body:
     return await cluster.get(DAEMONSET, "default", "agent")
 
 
@@ -35,7 +35,7 @@ def image_of(body: Body) -> str:
 
 
 def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"agent.yaml": daemonset(), "config.yaml": config_map("settings", a="1")}
         assert (await deployer.apply(files)).writes == 2
         asking: Any = deployer.cluster
@@ -47,7 +47,7 @@ def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
 
 
 def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         first = await deployer.apply({"agent.yaml": daemonset()}, "first")
         before = await live_agent(cluster)
         second = await deployer.apply({"agent.yaml": daemonset(), "README.md": "words"}, "second")
@@ -60,7 +60,7 @@ def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
 
 
 def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         first = await deployer.apply({"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first")
         second = await deployer.apply({"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second")
         assert second.written == ("update DaemonSet default/agent",)
@@ -72,7 +72,7 @@ def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None
 
 
 def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_object() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         kubectl = cluster.client("kubectl-client-side-apply")
         await kubectl.create(DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True))
         done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
@@ -99,7 +99,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("marks", "name"), FOREIGN)
 def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any], name: str) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         theirs = daemonset(image="theirs:1")
         theirs["metadata"] = {**theirs["metadata"], **marks}
         manager = names.FIELD_MANAGER if "gitops-ds" in name else "their-tool"
@@ -111,7 +111,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
         assert name in refused.refusals[0].message
         assert "--adopt" in refused.refusals[0].message
         assert await live_agent(cluster) == before
-        taken = await deployer.apply(same, asked=reconcile.Asked(adopt=True, patience=0))
+        taken = await deployer.apply(same, asked=reconcile.ApplyOptions(adopt=True, patience=0))
         assert (taken.writes, taken.refusals) == (1, ())
         assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
 
@@ -119,7 +119,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
 
 
 def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="theirs:1")
         await cluster.apply(DAEMONSET, body, manager="autoscaler")
         files = {"agent.yaml": daemonset(image="ours:1"), "config.yaml": config_map("settings")}
@@ -131,21 +131,21 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
         assert "--force-conflicts" in message
         assert refused.written == ("create ConfigMap default/settings",), "the others are applied all the same"
         assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(files, asked=reconcile.Asked(force_conflicts=True, patience=0))
+        forced = await deployer.apply(files, asked=reconcile.ApplyOptions(force_conflicts=True, patience=0))
         assert forced.refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
     play(scene)
 
 
-async def _set_image(cluster: simulator.Cluster, manager: str = "kubectl-set") -> None:
+async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set") -> None:
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
     await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
 @pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
 def test_drift_is_put_back(manager: str) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"agent.yaml": daemonset(image="ours:1")}
         await deployer.apply(files)
         await _set_image(cluster, manager)
@@ -156,11 +156,11 @@ def test_drift_is_put_back(manager: str) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("mode", [Drift.REPORT, Drift.HOLD])
+@pytest.mark.parametrize("mode", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 @pytest.mark.parametrize("by_annotation", [True, False])
-def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: Drift, by_annotation: bool) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
-        asked = NOBODY_WAITS if by_annotation else reconcile.Asked(drift=mode, patience=0)
+def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: DriftPolicy, by_annotation: bool) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        asked = NOBODY_WAITS if by_annotation else reconcile.ApplyOptions(drift=mode, patience=0)
         body = daemonset(image="ours:1")
         if by_annotation:
             body["metadata"]["annotations"] = {names.DRIFT: mode.value}
@@ -175,10 +175,10 @@ def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: Drift, b
 
 
 def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["annotations"] = {names.DRIFT: "correct"}
-        asked = reconcile.Asked(drift=Drift.REPORT, patience=0)
+        asked = reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
         await deployer.apply({"agent.yaml": body}, asked=asked)
         await _set_image(cluster)
         assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
@@ -188,10 +188,10 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
 
 
 def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await cluster.client("kubectl-client-side-apply").create(DAEMONSET, daemonset(image="old:1"))
         done = await deployer.apply(
-            {"agent.yaml": daemonset(image="ours:1")}, asked=reconcile.Asked(drift=Drift.REPORT, patience=0)
+            {"agent.yaml": daemonset(image="ours:1")}, asked=reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
         )
         assert (done.writes, done.refusals) == (1, ())
         assert image_of(await live_agent(cluster)) == "ours:1"
@@ -203,12 +203,14 @@ TWO = {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}
 
 
 def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(TWO)
         kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
         assert (kept.writes, kept.guards) == (0, ["prune-off"])
         assert AGENT in kept.state.inventory
-        gone = await deployer.apply({"b.yaml": TWO["b.yaml"]}, asked=reconcile.Asked(Guards(prune=True, share=1.0), patience=0))
+        gone = await deployer.apply(
+            {"b.yaml": TWO["b.yaml"]}, asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+        )
         assert gone.written == ("delete DaemonSet default/agent",)
         assert AGENT not in gone.state.inventory
         with pytest.raises(errors.NotFound):
@@ -218,7 +220,7 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
 
 
 def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves_git() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
         await deployer.apply(files)
         await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
@@ -229,35 +231,35 @@ def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves
 
 
 def test_an_empty_repository_deletes_nothing() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(TWO)
-        done = await deployer.apply({"README.md": ""}, asked=reconcile.Asked(Guards(prune=True, share=1.0), patience=0))
+        done = await deployer.apply({"README.md": ""}, asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0))
         assert (done.writes, done.guards) == (0, ["empty-render"])
 
     play(scene)
 
 
 def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(TWO)
         rest = {"b.yaml": TWO["b.yaml"]}
         kept = await deployer.apply(rest, "second", PRUNING)
         assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
-        wrong = await deployer.apply(rest, "second", reconcile.Asked(Guards(prune=True), approved="0" * 16, patience=0))
+        wrong = await deployer.apply(rest, "second", reconcile.ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0))
         assert wrong.guards == ["share-of-nodes"]
-        approved = reconcile.Asked(Guards(prune=True), approved=kept.plan.hash, patience=0)
+        approved = reconcile.ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
         assert (await deployer.apply(rest, "second", approved)).written == ("delete DaemonSet default/agent",)
 
     play(scene)
 
 
 def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         protected, orphan = daemonset("agent"), daemonset("other")
         protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
         await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
-        asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0)
+        asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
         done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
         assert (done.guards, done.written) == (["prune-disabled"], ("delete DaemonSet default/other",))
         assert await live_agent(cluster)
@@ -266,7 +268,7 @@ def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
 
 
 def test_objects_of_another_repository_are_nobodys_orphans() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         neighbour = World(cluster.client(), owner="neighbour")
         await neighbour.apply({"a.yaml": daemonset("agent")})
         await deployer.apply({"b.yaml": daemonset("other")})
@@ -278,12 +280,12 @@ def test_objects_of_another_repository_are_nobodys_orphans() -> None:
 
 
 def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"a.yaml": config_map("settings"), "b.yaml": config_map("words")}
         await deployer.apply(files)
         client: Any = deployer.cluster
 
-        def faults(request: Request) -> errors.ClusterError | None:
+        def faults(request: SimulatedRequest) -> errors.ClusterError | None:
             return simulator.faults.failure(403) if request.verb == "delete" else None
 
         client.faults = faults
@@ -298,7 +300,7 @@ def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -
 
 
 def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("old")})
         client: Any = deployer.cluster
         client.faults = lambda request: simulator.faults.failure(403) if request.name == "new" and request.verb == "apply" else None
@@ -314,14 +316,14 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
     files = {"a.yaml": config_map("a"), "b.yaml": config_map("b"), "c.yaml": daemonset()}
 
     def dies_at(last: int) -> None:
-        async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+        async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
             doomed = cluster.client()
             doomed.faults = lambda request: simulator.Silence(1.0) if request.number > last else None
             with pytest.raises(errors.ClusterUnreachable):
                 await World(doomed).apply(files)
             made = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
             # The next commit has lost the ConfigMaps: whatever the dead process made of them must go.
-            asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0)
+            asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
             assert done.state.inventory == {AGENT}
             left = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
@@ -330,7 +332,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
 
         play(scene)
 
-    async def count(deployer: World, cluster: simulator.Cluster) -> None:
+    async def count(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(files)
         client: Any = deployer.cluster
         numbers.append(client.count.total)
@@ -349,7 +351,7 @@ def test_agents_wait_for_those_they_depend_on() -> None:
         "agents/logs/agent.yaml": "dependsOn: [cni]\n",
     }
 
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         done = await deployer.apply(files)
         assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
         status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3}
@@ -360,7 +362,7 @@ def test_agents_wait_for_those_they_depend_on() -> None:
 
 
 def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_them() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         def big(salt: str) -> State:
             keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
             return State(inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys})
@@ -382,7 +384,7 @@ def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_t
 
 
 def test_two_first_passes_at_once_keep_one_whole_state() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         neighbour = World(cluster.client())
         one = await deployer.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
         two = await neighbour.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
@@ -396,7 +398,7 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
 def test_the_state_is_by_its_schema() -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
 
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
         body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
         told = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
@@ -408,7 +410,7 @@ def test_the_state_is_by_its_schema() -> None:
 
 
 def test_a_state_that_is_not_ours_is_told_by_its_name() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("a")})
         await cluster.patch(CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}})
         with pytest.raises(errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"):

@@ -13,7 +13,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, POD, Key
 from gitops_ds.plan.prune import Guards, Limit, Policy
-from gitops_ds.simulator.faults import Fault, Request
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan.world import World, config_map, daemonset, play
 
 AGENTS = ("one", "two", "three")
@@ -21,11 +21,11 @@ KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, **{f"{name}.yaml": daemonset(name) for name in AGENTS}}
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.Asked:
-    return reconcile.Asked(Guards(prune=True, **guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
-async def there(cluster: simulator.Cluster) -> list[str]:
+async def there(cluster: simulator.SimulatedCluster) -> list[str]:
     found = (await cluster.list(DAEMONSET)).items
     return sorted(body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"])
 
@@ -35,7 +35,7 @@ async def there(cluster: simulator.Cluster) -> list[str]:
     [(Limit(number=2), ["too-many-deletes"]), (Limit(number=3), []), (Limit(0.5), ["too-many-deletes"]), (Limit(0.75), [])],
 )
 def test_no_more_objects_than_a_number_or_a_share_go_at_once(limit: Limit, guards: list[str]) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
         await deployer.apply(files)
         done = await deployer.apply(KEPT, "second", asked(deletes=limit))
@@ -45,7 +45,7 @@ def test_no_more_objects_than_a_number_or_a_share_go_at_once(limit: Limit, guard
 
 
 def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(KEPT)
         kept = await deployer.apply({"README.md": ""}, "second", asked())
         assert kept.guards == ["empty-render"]
@@ -58,7 +58,7 @@ def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval()
 
 
 def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no_other() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
         refused = await deployer.apply(rest, "second", asked())
@@ -77,7 +77,7 @@ def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no
 
 
 def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_waits_for_its_pods() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
             await pod_of(cluster, name)
@@ -100,7 +100,7 @@ def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_wa
     play(scene)
 
 
-async def pod_of(cluster: simulator.Cluster, name: str) -> None:
+async def pod_of(cluster: simulator.SimulatedCluster, name: str) -> None:
     owner = await cluster.get(DAEMONSET, "default", name)
     reference = {
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": owner["metadata"]["uid"],
@@ -111,18 +111,18 @@ async def pod_of(cluster: simulator.Cluster, name: str) -> None:
     await cluster.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-async def finish(cluster: simulator.Cluster) -> None:
+async def finish(cluster: simulator.SimulatedCluster) -> None:
     """Time for the kubelets to end what is to end, and for the collector to take what is left."""
     await asyncio.sleep(60)
 
 
 def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         hash = (await deployer.draft(KEPT, "second", asked())).plan.hash
         client = cluster.client()
 
-        def dies(request: Request) -> Fault | None:
+        def dies(request: SimulatedRequest) -> RequestFault | None:
             deleting = request.verb == "delete" and request.resource == DAEMONSET
             return errors.ClusterUnreachable("the process is gone") if deleting else None
 
@@ -143,7 +143,7 @@ def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
 
 
 def test_an_agent_that_comes_back_while_it_is_deleted_is_made_anew_when_it_is_gone() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
             await pod_of(cluster, name)
@@ -173,7 +173,7 @@ POLICIES = [
 def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
     annotations: dict[str, str], setting: Policy, propagation: str
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset("one")
         body["metadata"]["annotations"] = annotations
         await deployer.apply({**KEPT, "one.yaml": body})
@@ -190,7 +190,7 @@ def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
 
 
 def test_an_unknown_word_protects() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
             patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}

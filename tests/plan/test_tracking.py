@@ -28,7 +28,7 @@ def copied(body: Body, name: str, *, annotations: bool) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": copy.deepcopy(body["data"])}
 
 
-async def names_of(cluster: simulator.Cluster) -> set[str]:
+async def names_of(cluster: simulator.SimulatedCluster) -> set[str]:
     return {
         body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP)).items if body["metadata"]["namespace"] == "default"
     }
@@ -38,7 +38,7 @@ async def names_of(cluster: simulator.Cluster) -> set[str]:
 @pytest.mark.parametrize("content_named", [True, False])
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: bool, lost: bool) -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         original = config_map("settings", a="1")
         if content_named:
             original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
@@ -56,7 +56,7 @@ def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: 
 
 
 def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         people = cluster.client("tenant")
         await people.create(CONFIG_MAP, config_map("victim"))
@@ -71,7 +71,7 @@ def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
 
 
 def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await before_marks(cluster, deployer)
         assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, "an upgrade writes nothing"
         gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
@@ -85,7 +85,7 @@ def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_in
     play(scene)
 
 
-async def before_marks(cluster: simulator.Cluster, deployer: World) -> None:
+async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> None:
     """Applied by the version before: with our label and field manager, in the inventory, without a mark."""
     for body in FILES.values():
         labelled = {**body, "metadata": {**body["metadata"], "labels": {names.OWNER_LABEL: deployer.owner}}}
@@ -95,7 +95,7 @@ async def before_marks(cluster: simulator.Cluster, deployer: World) -> None:
 
 
 def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await before_marks(cluster, deployer)
         await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
@@ -106,7 +106,7 @@ def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> No
 
 
 def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
         assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
@@ -117,7 +117,7 @@ def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> No
 
 
 def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another_stays() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         words = await cluster.get(CONFIG_MAP, "default", "words")
         await cluster.delete(CONFIG_MAP, "default", "settings")
@@ -129,9 +129,9 @@ def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another
 
 
 def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-        asked = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+        asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
         agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
         await deployer.apply({**FILES, **agents}, asked=asked)
         patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}

@@ -14,7 +14,7 @@ from gitops_ds.deployer import reconcile
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import NODE
 from gitops_ds.plan import printers
-from gitops_ds.simulator.faults import Request
+from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset, play
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
@@ -22,7 +22,7 @@ SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logs"}}
 FILES = {"agent.yaml": daemonset(), "space.yaml": [SPACE, daemonset("inner", namespace="logs")], "kept.yaml": config_map("kept")}
 
 
-def without_nodes(request: Request) -> errors.ClusterError | None:
+def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", NODE)
     return errors.Forbidden('nodes is forbidden: User "viewer" cannot list resource "nodes"', 403, "Forbidden") if listing else None
 
@@ -32,7 +32,7 @@ def but(**changed: Any) -> Files:
     return {name: content for name, content in files.items() if content is not None}
 
 
-CHANGES: dict[str, tuple[Files, reconcile.Asked, str]] = {
+CHANGES: dict[str, tuple[Files, reconcile.ApplyOptions, str]] = {
     "another image": (but(agent=daemonset(image="registry.example.com/agent:2")), NOBODY_WAITS, "update DaemonSet default/agent"),
     "fewer nodes": (but(agent=daemonset(nodeSelector={"disk": "ssd"})), NOBODY_WAITS, "update DaemonSet default/agent"),
     "another agent": (but(more=daemonset("more")), NOBODY_WAITS, "create DaemonSet default/more"),
@@ -45,7 +45,7 @@ CHANGES: dict[str, tuple[Files, reconcile.Asked, str]] = {
 def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> None:
     files, asked, line = CHANGES[change]
 
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         client = cluster.client("viewer", faults=without_nodes)
         viewer = World(client)
@@ -67,7 +67,7 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
 
 
 def test_what_moves_no_pod_is_applied_without_that_right() -> None:
-    async def scene(deployer: World, cluster: simulator.Cluster) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         viewer = World(cluster.client("viewer", faults=without_nodes))
         done = await viewer.apply(but(kept=config_map("kept", a="1")), "second")

@@ -24,8 +24,8 @@ from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
-NOBODY_WAITS = reconcile.Asked(patience=0)
-PRUNING = reconcile.Asked(Guards(prune=True), patience=0)
+NOBODY_WAITS = reconcile.ApplyOptions(patience=0)
+PRUNING = reconcile.ApplyOptions(Guards(prune=True), patience=0)
 STATE_NAMESPACE = "gitops-ds"
 
 
@@ -73,21 +73,23 @@ class World:
     clock: Callable[[], float] = lambda: 0.0
 
     @property
-    def place(self) -> reconcile.Place:
-        return reconcile.Place(
+    def place(self) -> reconcile.DeployTarget:
+        return reconcile.DeployTarget(
             self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git", clock=self.clock
         )
 
-    async def draft(self, files: Files, subject: str = "first", asked: reconcile.Asked = NOBODY_WAITS) -> reconcile.Draft:
+    async def draft(
+        self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS
+    ) -> reconcile.PreparedPlan:
         found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
         assert found.deployable, [finding for finding in found.findings if finding.refused]
         return await reconcile.draft(self.place, found.bundle, commit(subject), asked)
 
-    async def apply(self, files: Files, subject: str = "first", asked: reconcile.Asked = NOBODY_WAITS) -> Pass:
+    async def apply(self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS) -> Pass:
         draft = await self.draft(files, subject, asked)
         return await self.carry_out(draft, asked)
 
-    async def carry_out(self, draft: reconcile.Draft, asked: reconcile.Asked = NOBODY_WAITS) -> Pass:
+    async def carry_out(self, draft: reconcile.PreparedPlan, asked: reconcile.ApplyOptions = NOBODY_WAITS) -> Pass:
         told: list[Record] = []
         ended, after = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
@@ -98,11 +100,11 @@ class World:
         return await state_store.load(self.cluster, self.state_namespace, self.owner)
 
 
-def play(scene: Callable[[World, simulator.Cluster], Awaitable[None]], nodes: int = 3) -> None:
+def play(scene: Callable[[World, simulator.SimulatedCluster], Awaitable[None]], nodes: int = 3) -> None:
     """A scene on a simulated cluster, in virtual time."""
 
     async def whole() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(nodes))
             await scene(World(cluster.client()), cluster)
 

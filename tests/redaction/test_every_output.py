@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gitops_ds import cli
 from gitops_ds.checks.advice import hardcoded_secrets
 from gitops_ds.model import deployment
-from gitops_ds.model.change import Drift, Drifted, FieldChange, Refusal
+from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Refusal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId, Key
@@ -24,7 +24,7 @@ from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Veil
 from gitops_ds.service.event_recorder import Events
 from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import About
+from gitops_ds.telemetry.kube_events import InvolvedObject
 from gitops_ds.telemetry.notifications import Fold
 from gitops_ds.web.page import side_by_side
 from tests.gitservers import GIT_ENVIRONMENT
@@ -151,7 +151,7 @@ def records(text: str) -> Iterator[Record]:
     refusal = Refusal("refused", text, SOMEBODY)
     yield deployment.Withheld(1.0, refusal)
     yield deployment.NewCommit(1.0, CommitId("a" * 40), text, text)
-    yield deployment.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, Drift.CORRECT), text)
+    yield deployment.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -159,7 +159,7 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     text = sentence.format(1)
     assert leaks(text)
     assert not leaks(texts.words(text))
-    written = Events(cast("Cluster", None), About("v1", "ConfigMap", "gitops-ds", "state"))
+    written = Events(cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state"))
     for told in records(text):
         assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
         assert not leaks(str(Fold().hear(told, "repository")))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.render import selector_coverage, variants
-from gitops_ds.render.selector_coverage import EVERYWHERE, Terms
+from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 
 KEYS = ("pool", "arch", "zone")
 VALUES = ("a", "b")
@@ -32,7 +32,7 @@ def requirement(operators: tuple[str, ...]) -> st.SearchStrategy[Requirement]:
 TERMS = st.lists(st.lists(requirement(("In", "NotIn", "Exists", "DoesNotExist")), max_size=3).map(tuple), max_size=3).map(tuple)
 
 
-def taken(terms: Terms, labels: dict[str, str]) -> bool:
+def taken(terms: SelectorTerms, labels: dict[str, str]) -> bool:
     """Written apart from the code under test: Kubernetes' label selector semantics."""
 
     def holds(r: Requirement) -> bool:
@@ -46,7 +46,9 @@ def taken(terms: Terms, labels: dict[str, str]) -> bool:
 
 
 @given(wanted=TERMS, parts=st.lists(TERMS, max_size=3), ignored=TERMS)
-def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(wanted: Terms, parts: list[Terms], ignored: Terms) -> None:
+def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(
+    wanted: SelectorTerms, parts: list[SelectorTerms], ignored: SelectorTerms
+) -> None:
     def missed(labels: dict[str, str]) -> bool:
         return taken(wanted, labels) and not taken(ignored, labels) and not any(taken(part, labels) for part in parts)
 
@@ -58,7 +60,7 @@ def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(wanted: Term
 
 
 @given(parts=st.lists(TERMS, min_size=2, max_size=4), ignored=TERMS)
-def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(parts: list[Terms], ignored: Terms) -> None:
+def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(parts: list[SelectorTerms], ignored: SelectorTerms) -> None:
     named = {str(index): part for index, part in enumerate(parts)}
 
     def shared(first: str, second: str, labels: dict[str, str]) -> bool:
@@ -70,7 +72,7 @@ def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(parts: list[
 
 
 @given(own=st.lists(TERMS.filter(bool), min_size=1, max_size=3))
-def test_variants_made_exclusive_take_each_node_once_and_lose_none(own: list[Terms]) -> None:
+def test_variants_made_exclusive_take_each_node_once_and_lose_none(own: list[SelectorTerms]) -> None:
     exclusive = [variants.without(terms, own[:index]) for index, terms in enumerate(own)]
     for labels in UNIVERSE:
         first = next((index for index, terms in enumerate(own) if taken(terms, labels)), None)
@@ -80,12 +82,12 @@ def test_variants_made_exclusive_take_each_node_once_and_lose_none(own: list[Ter
 
 
 @given(terms=TERMS)
-def test_matches_agrees_with_the_label_selectors_of_kubernetes(terms: Terms) -> None:
+def test_matches_agrees_with_the_label_selectors_of_kubernetes(terms: SelectorTerms) -> None:
     assert [selector_coverage.matches(terms, labels) for labels in UNIVERSE] == [taken(terms, labels) for labels in UNIVERSE]
 
 
 def test_numbers_between_two_bounds_are_told_apart() -> None:
-    def term(operator: str, bound: str) -> Terms:
+    def term(operator: str, bound: str) -> SelectorTerms:
         return ((Requirement("cores", operator, (bound,)),),)
 
     assert selector_coverage.find_gap(((Requirement("cores", "In", ("7",)),),), [term("Gt", "8"), term("Lt", "8")]) is None
@@ -96,15 +98,15 @@ def test_numbers_between_two_bounds_are_told_apart() -> None:
 
 def test_many_pools_stay_quick_to_prove() -> None:
     """Sixty disjoint pools over one key and forty over another: 2,541 combinations, but no product is ever built."""
-    pools: list[Terms] = [((Requirement("pool", "In", (f"p{n}",)),),) for n in range(60)]
-    types: list[Terms] = [((Requirement("type", "In", (f"t{n}",)),),) for n in range(40)]
+    pools: list[SelectorTerms] = [((Requirement("pool", "In", (f"p{n}",)),),) for n in range(60)]
+    types: list[SelectorTerms] = [((Requirement("type", "In", (f"t{n}",)),),) for n in range(40)]
     rest = variants.without(EVERYWHERE, [*pools, *types])
     assert rest is not None
     assert selector_coverage.find_gap(EVERYWHERE, [*pools, *types, rest]) is None
 
 
 def test_a_witness_says_what_the_node_has_and_lacks() -> None:
-    linux: Terms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
+    linux: SelectorTerms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
     gap = selector_coverage.find_gap(((Requirement("pool", "In", ("gpu",)),),), [linux])
     assert str(gap) == "with pool=gpu, without kubernetes.io/os"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.allowed_renderers import NOTHING, PROGRAMS, Allowed
+from gitops_ds.model.allowed_renderers import NOTHING, PROGRAMS, AllowedRenderers
 from gitops_ds.settings import service
 from tests import renderers
 
@@ -74,4 +74,4 @@ def test_an_unknown_program_cannot_be_allowed(repository: Path) -> None:
 def test_the_service_is_allowed_by_its_settings() -> None:
     assert service.parse({}).allowed == PROGRAMS
     assert service.parse({"render": {"allow": []}}).allowed == NOTHING
-    assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == Allowed(helm=True, network=True)
+    assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == AllowedRenderers(helm=True, network=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.model.allowed_renderers import NOTHING
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import kustomization
 from gitops_ds.renderers import expand
@@ -213,13 +213,13 @@ def test_kustomize_runs_without_our_environment_in_a_directory_for_us_alone(tmp_
 
 def test_a_build_that_does_not_end_is_ended_with_all_its_children(tmp_path: Path) -> None:
     program(tmp_path, "/bin/sleep 600 & /bin/sleep 600")
-    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=Limits(seconds=0.5))
+    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=RepositoryLimits(seconds=0.5))
     assert "within 0.5 s" in made.findings[0].message
 
 
 def test_an_output_over_the_cap_is_refused(tmp_path: Path) -> None:
     program(tmp_path, "exec /bin/dd if=/dev/zero bs=1000 count=1000")
-    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=Limits(bytes=100_000))
+    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=RepositoryLimits(bytes=100_000))
     assert [rule for rule, _ in said(made)] == ["SRC013"]
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.allowed_renderers import Allowed
+from gitops_ds.model.allowed_renderers import AllowedRenderers
 from tests import renderers
 from tests.renderers import test_helm as local
 
 pytestmark = pytest.mark.renderers
 
 ARCHIVE = renderers.packed(renderers.CHART)
-FETCHING = Allowed(helm=True, network=True)
+FETCHING = AllowedRenderers(helm=True, network=True)
 
 
 def digest(data: bytes) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import charts, kustomization
 from gitops_ds.renderers import expand
@@ -134,14 +134,14 @@ def test_where_programs_keep_their_network_every_url_is_refused_before_they_run(
     assert any(finding.refused for one in reached for finding in one.findings)
 
 
-def confined(command: list[str], way: str) -> renderers_process.Ended:
-    async def run() -> renderers_process.Ended:
-        words = renderers_process._confined(command, Limits(seconds=30), way)
+def confined(command: list[str], way: str) -> renderers_process.ProgramResult:
+    async def run() -> renderers_process.ProgramResult:
+        words = renderers_process._confined(command, RepositoryLimits(seconds=30), way)
         process = await asyncio.create_subprocess_exec(
             *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": "/nowhere", "HOME": "/nowhere"}
         )
         output, said = await process.communicate()
-        return renderers_process.Ended(output, said.decode(), failed=process.returncode != 0)
+        return renderers_process.ProgramResult(output, said.decode(), failed=process.returncode != 0)
 
     return asyncio.run(run())
 
@@ -152,7 +152,7 @@ def test_no_socket_leads_anywhere(server: Server, way: str) -> None:
     ended = confined([sys.executable, "-I", "-c", script], way)
     assert ended.failed
     assert "Error" in ended.said
-    assert confined([sys.executable, "-I", "-c", "print('runs')"], way) == renderers_process.Ended(b"runs\n")
+    assert confined([sys.executable, "-I", "-c", "print('runs')"], way) == renderers_process.ProgramResult(b"runs\n")
     assert not server.seen
 
 

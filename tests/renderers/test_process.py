@@ -6,20 +6,20 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from gitops_ds.model.repository_limits import Limits
+from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.renderers import process
-from gitops_ds.renderers.process import Ended, Means
+from gitops_ds.renderers.process import Means, ProgramResult
 
-SMALL = Means(limits=Limits(seconds=30, bytes=100_000))
+SMALL = Means(limits=RepositoryLimits(seconds=30, bytes=100_000))
 
 
-def run(script: str, means: Means = SMALL) -> Ended:
+def run(script: str, means: Means = SMALL) -> ProgramResult:
     return asyncio.run(process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means))
 
 
 def test_what_it_prints_is_its_output_and_what_it_complains_of_is_beside_it() -> None:
-    assert run("echo out; echo words >&2") == Ended(b"out\n", "words\n")
-    assert run("echo out; echo words >&2; exit 3") == Ended(b"", "words\n", failed=True)
+    assert run("echo out; echo words >&2") == ProgramResult(b"out\n", "words\n")
+    assert run("echo out; echo words >&2; exit 3") == ProgramResult(b"", "words\n", failed=True)
 
 
 def test_complaints_without_end_are_ended_too() -> None:

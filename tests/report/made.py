@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
-from gitops_ds.model.objects import Key, Member
+from gitops_ds.model.objects import Key, ListMember
 from gitops_ds.report import findings
-from gitops_ds.report.findings import About, Changed, Checked, Report, RuleText
+from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange, RuleText
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class _Pick:
 
     def finding(self) -> Finding:
         other = (self.key(), self.place()) if self.chance.random() < 0.3 else None
-        steps: tuple[str | int, ...] = (self.text(), self.chance.randrange(9), Member(self.text()))
+        steps: tuple[str | int, ...] = (self.text(), self.chance.randrange(9), ListMember(self.text()))
         return Finding(
             self.chance.choice(RULES),
             self.chance.choice(list(Severity)),
@@ -96,12 +96,12 @@ class _Pick:
     def report(self) -> Report:
         found = self.some(self.finding, 8)
         files = {one.place.file: "\n".join(self.some(self.text, 9)).encode("utf-8", "surrogatepass") for one in found if one.place}
-        checked = self.some(lambda: Checked(self.text(), self.key(), self.text()), 5)
+        checked = self.some(lambda: CheckedObject(self.text(), self.key(), self.text()), 5)
         answered = self.some(lambda: (self.finding(), self.text()), 3)
         return findings.report(found, files, checked, root=self.text(), suppressed=answered)
 
-    def changed(self) -> Changed:
-        return Changed(tuple(self.some(self.text, 2)), tuple(self.some(self.text, 3)), gained=2, time=self.text())
+    def changed(self) -> ReportedChange:
+        return ReportedChange(tuple(self.some(self.text, 2)), tuple(self.some(self.text, 3)), gained=2, time=self.text())
 
 
 @st.composite
@@ -121,11 +121,11 @@ def some_reports(test: Callable[..., None]) -> Callable[..., None]:
     return settings(max_examples=100, deadline=None)(given(reports())(test))
 
 
-def about(**more: Any) -> About:
+def about(**more: Any) -> ReportContext:
     """What a run says of itself, with a rule that has a page."""
     page = "# DS202: one budget\n\nWhy it matters.\n\n## Wrong\n"
     known = {"DS202": RuleText("DS202", "maxSurge comes with maxUnavailable 0", Severity.ERROR, refused=True, page=page)}
-    return About(**{"version": "1.2.3", "rules": known, **more})
+    return ReportContext(**{"version": "1.2.3", "rules": known, **more})
 
 
 def finding(rule: str = "DS202", severity: Severity = Severity.ERROR, line: int = 3, **more: Any) -> Finding:
@@ -136,7 +136,7 @@ def finding(rule: str = "DS202", severity: Severity = Severity.ERROR, line: int 
 
 def report(*found: Finding, **more: Any) -> Report:
     """A report of these findings, and of the agent."""
-    return findings.report(found, **{"files": {FILE: b"kind: DaemonSet\n"}, "checked": [Checked("", AGENT, FILE)], **more})
+    return findings.report(found, **{"files": {FILE: b"kind: DaemonSet\n"}, "checked": [CheckedObject("", AGENT, FILE)], **more})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def test_equal_input_gives_the_same_bytes_in_whatever_order_it_comes(report: Rep
     random.Random(1).shuffle(shuffled)
     again = findings.report(shuffled, report.files, reversed(report.checked), root=report.root)
     plain = findings.report(report.findings, report.files, report.checked, root=report.root)
-    for format in formats.Format:
+    for format in formats.ReportFormat:
         assert formats.written(format, again, made.about()) == formats.written(format, plain, made.about())
 
 
@@ -96,7 +96,7 @@ def test_no_control_character_reaches_a_terminal(report: Report) -> None:
 @made.some_reports
 def test_plain_text_and_json_hold_no_workflow_command(report: Report) -> None:
     assert list(made.commands(text.as_text(report))) == []
-    assert list(made.commands(formats.written(formats.Format.JSON, report, made.about()))) == []
+    assert list(made.commands(formats.written(formats.ReportFormat.JSON, report, made.about()))) == []
 
 
 def test_the_excerpt_has_its_caret_under_the_value() -> None:

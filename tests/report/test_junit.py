@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.model.finding import Fix, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.report import junit
-from gitops_ds.report.findings import Checked, Report
+from gitops_ds.report.findings import CheckedObject, Report
 from tests.report import made
 from tests.report.made import finding
 
@@ -110,7 +110,7 @@ def test_a_finding_in_a_value_file_belongs_to_its_object() -> None:
 
 
 def test_each_cluster_is_a_suite() -> None:
-    checked = [Checked(cluster, made.AGENT, made.FILE) for cluster in ("west", "east")]
+    checked = [CheckedObject(cluster, made.AGENT, made.FILE) for cluster in ("west", "east")]
     root = read(made.report(finding(cluster="east"), checked=checked))
     assert [(suite.get("name"), suite.get("failures")) for suite in root] == [("east", "1"), ("west", "0")]
 
@@ -118,7 +118,9 @@ def test_each_cluster_is_a_suite() -> None:
 def test_what_passed_is_left_out_first_where_there_is_no_room() -> None:
     keys = [Key("apps", "DaemonSet", "logging", f"agent-{at:04}") for at in range(200)]
     found = [finding(object=keys[150]), finding(object=keys[160], severity=Severity.WARNING)]
-    text = junit.as_xml(made.report(*found, checked=[Checked("", key, made.FILE) for key in keys]), made.about(), largest=12_000)
+    text = junit.as_xml(
+        made.report(*found, checked=[CheckedObject("", key, made.FILE) for key in keys]), made.about(), largest=12_000
+    )
     assert len(text.encode()) <= 12_000
     root = Xml.fromstring(text)
     names = [case.get("name", "") for case in root.iter("testcase")]

@@ -10,7 +10,7 @@ from gitops_ds.errors import Forbidden
 from gitops_ds.model import deployment
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan, Refusal
-from gitops_ds.model.decision import Adopt, Cause, CreatePod, DeletePod, Health, HealthState
+from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod, Health, HealthState
 from gitops_ds.model.events import agents, base
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -69,7 +69,7 @@ def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None
     assert log_lines.level(told) == level
     assert found is not None
     assert found["level"] == level
-    event = kube_events.deployed(told, kube_events.About("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
+    event = kube_events.deployed(told, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
     text = (log_lines.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
     assert SECRET not in text
     assert "\n" not in text
@@ -78,7 +78,7 @@ def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None
 def test_an_action_names_its_node_and_its_object() -> None:
     pod = Key("", "Pod", "logging", "agent-x")
     create = CreatePod("node-1", {}, "seed", "the node has no pod")
-    end = DeletePod(pod, "uid", "node-2", Cause.OUTDATED, "it runs an earlier template")
+    end = DeletePod(pod, "uid", "node-2", DeleteCause.OUTDATED, "it runs an earlier template")
     done, failed = base.Performed(1.0, AGENT, create, pod), base.ActionFailed(1.0, AGENT, create, Forbidden("no", 403))
     adopted = base.Performed(1.0, AGENT, Adopt(pod, "uid", "it has no owner"), pod)
     assert log_lines.line(done) == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.report import findings, markdown
-from gitops_ds.report.findings import Changed, Report
+from gitops_ds.report.findings import Report, ReportedChange
 from gitops_ds.report.markdown import Section
 from tests.report import made
 from tests.report.made import finding
@@ -103,7 +103,7 @@ def test_a_finding_is_linked_to_its_line_and_told_once_for_clusters_that_share_i
 
 def test_what_changes_is_a_row_of_the_table_and_a_diff_that_equal_clusters_share() -> None:
     report = findings.with_changes(
-        made.report(), [Changed(("east", "west"), ("~ DaemonSet logging/agent\n  ::set-output name=a::b",), restarted=7)], {}
+        made.report(), [ReportedChange(("east", "west"), ("~ DaemonSet logging/agent\n  ::set-output name=a::b",), restarted=7)], {}
     )
     page = markdown.as_page(report, made.about())
     assert "<summary>Changes, the same in 2 clusters: east, west</summary>" in page
@@ -116,7 +116,7 @@ def test_a_comment_keeps_its_size_and_cuts_what_matters_least(most: int) -> None
     loud = [finding(line=line, message=f"loud {line}" + "é" * 50) for line in range(1, 20)]
     quiet = [finding("DS208", Severity.WARNING, line, message=f"quiet {line}" + "é" * 900) for line in range(1, 400)]
     fleet = Section("Fleet", tuple(f"- node {at}\n" for at in range(5)))
-    report = findings.with_changes(made.report(*loud, *quiet), [Changed((), ("- old\n+ new",))], {})
+    report = findings.with_changes(made.report(*loud, *quiet), [ReportedChange((), ("- old\n+ new",))], {})
     page = markdown.as_page(report, made.about(full="https://ci/1"), fleet=[fleet], most=most)
     assert len(page.encode()) <= most
     assert "full report: https://ci/1" in page

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from gitops_ds.model import deployment
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.decision import HealthState, Tally
+from gitops_ds.model.decision import HealthState, NodeCounts
 from gitops_ds.model.events.agents import AgentLine, Cover, Loss
 from gitops_ds.model.objects import CommitId
 from gitops_ds.telemetry.metrics import AGENTS, Inside, Metrics
 
 COMMIT = CommitId("a" * 40)
-TALLY = Tally(updated=5, node_fault=1, parked=2)
+TALLY = NodeCounts(updated=5, node_fault=1, parked=2)
 LOSSES = (Loss("node-1", "gpu", Cover.LABEL, "label disk=ssd was removed"), Loss("node-2", "gpu", Cover.LABEL, "the same"))
 
 

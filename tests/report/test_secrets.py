@@ -37,7 +37,7 @@ def agent(**variable: Any) -> dict[str, Any]:
 ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
 
 
-@pytest.mark.parametrize("format", formats.Format)
+@pytest.mark.parametrize("format", formats.ReportFormat)
 @pytest.mark.parametrize(
     "body",
     [
@@ -48,12 +48,12 @@ ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"api-key": VALUE}},
     ],
 )
-def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, Any]) -> None:
+def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict[str, Any]) -> None:
     found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
     hidden = redaction_report.found_in([body])
     answered = [(finding(line=9), f"it is {VALUE}")]
     report = made.report(found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered)
-    changed = findings.with_changes(report, [findings.Changed((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
+    changed = findings.with_changes(report, [findings.ReportedChange((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
     written = formats.written(format, changed, made.about())
     assert VALUE not in written
     assert "there is" in written
@@ -71,7 +71,7 @@ def test_a_known_secret_is_in_no_report(format: formats.Format, body: dict[str, 
 )
 def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str, Any]) -> None:
     report = made.report(found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"})
-    assert "12" not in formats.written(formats.Format.TEXT, report, made.about())
+    assert "12" not in formats.written(formats.ReportFormat.TEXT, report, made.about())
     elsewhere = finding(path=("spec",), message="12 nodes")
     assert made.report(elsewhere, hidden=redaction_report.found_in([body])).findings[0].message == "12 nodes"
 
@@ -116,7 +116,7 @@ def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
     ],
 )
 def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) -> None:
-    assert redaction_report.Secrets().in_line(finding(object=None), line) == (shown or line)
+    assert redaction_report.ReportSecrets().in_line(finding(object=None), line) == (shown or line)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) ->
 )
 def test_a_file_with_a_secret_is_not_quoted(file: bytes) -> None:
     report = made.report(finding("DS001", object=None, place=Place("a.yaml", 3, 3)), files={"a.yaml": file})
-    assert formats.written(formats.Format.TEXT, report, made.about()).count("\n") == 2
+    assert formats.written(formats.ReportFormat.TEXT, report, made.about()).count("\n") == 2
 
 
 def test_ordinary_words_and_references_stay() -> None:

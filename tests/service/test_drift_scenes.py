@@ -16,7 +16,7 @@ import pytest
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import reconcile
 from gitops_ds.model import deployment
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.objects import DAEMONSET
 from tests import controlplane, gitservers
 from tests.plan.world import World, daemonset
@@ -49,8 +49,8 @@ def deploying(plane: controlplane.ControlPlane, space: str, scene: Callable[[Wor
     asyncio.run(whole())
 
 
-def asked(choice: Drift) -> reconcile.Asked:
-    return reconcile.Asked(drift=choice, patience=0)
+def asked(choice: DriftPolicy) -> reconcile.ApplyOptions:
+    return reconcile.ApplyOptions(drift=choice, patience=0)
 
 
 def edit(plane: controlplane.ControlPlane, space: str) -> None:
@@ -94,19 +94,19 @@ def test_what_kubectl_did_is_named_held_and_put_back(
 ) -> None:
     async def scene(world: World) -> None:
         for tag in (1, 2):
-            await world.apply({"agent.yaml": agent(space, tag)}, f"{tag}", asked(Drift.HOLD))
+            await world.apply({"agent.yaml": agent(space, tag)}, f"{tag}", asked(DriftPolicy.HOLD))
             until(lambda tag=tag: history(control_plane, space) >= tag, lambda: "no revision")  # type: ignore[misc]
         change(control_plane, space)
-        for choice in (Drift.REPORT, Drift.HOLD):
+        for choice in (DriftPolicy.REPORT, DriftPolicy.HOLD):
             left = await world.apply({"agent.yaml": agent(space)}, "2", asked(choice))
             assert (left.writes, left.guards) == (0, ["drift"])
         (first, *_) = [told for told in world.records if isinstance(told, deployment.DriftDetected)]
         assert first.drifted.looks_like == words
         assert first.drifted.by[0].manager.startswith("kubectl")
         assert field in first.words
-        back = await world.apply({"agent.yaml": agent(space)}, "2", asked(Drift.CORRECT))
+        back = await world.apply({"agent.yaml": agent(space)}, "2", asked(DriftPolicy.CORRECT))
         assert (back.writes, back.refusals) == (1, ())
-        again = await world.apply({"agent.yaml": agent(space)}, "2", asked(Drift.CORRECT))
+        again = await world.apply({"agent.yaml": agent(space)}, "2", asked(DriftPolicy.CORRECT))
         assert (again.writes, again.plan.drifted) == (0, {})
 
     deploying(control_plane, space, scene)
@@ -116,8 +116,8 @@ def history(plane: controlplane.ControlPlane, space: str) -> int:
     return len(plane.kubectl("-n", space, "get", "controllerrevisions", "-o", "name").split())
 
 
-@pytest.mark.parametrize("choice", list(Drift))
-def test_a_restart_by_kubectl_is_never_fought(control_plane: controlplane.ControlPlane, space: str, choice: Drift) -> None:
+@pytest.mark.parametrize("choice", list(DriftPolicy))
+def test_a_restart_by_kubectl_is_never_fought(control_plane: controlplane.ControlPlane, space: str, choice: DriftPolicy) -> None:
     async def scene(world: World) -> None:
         await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
         control_plane.kubectl("-n", space, "rollout", "restart", "ds/agent")

@@ -16,12 +16,12 @@ from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, Events
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
-from gitops_ds.telemetry.kube_events import About, Condenser, Told
+from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent
 from tests.simulator import stand
 
 COMMIT = CommitId("a" * 40)
-STATE = About("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
-AGENT = About("apps/v1", "DaemonSet", "logging", "agent", "uid-1")
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
+AGENT = InvolvedObject("apps/v1", "DaemonSet", "logging", "agent", "uid-1")
 REASONS = [
     (deployment.NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
     (deployment.NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
@@ -44,7 +44,7 @@ def test_a_fact_is_one_event_with_a_reason(record: Record, reason: str | None, w
 
 def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() -> None:
     async def main() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             told = Events(cluster.client(), STATE)
             writing = asyncio.create_task(told.run())
             told.hear(deployment.PassFailed(1.0, "too early: there is no namespace yet", None))
@@ -88,12 +88,12 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
     stand.play(scene)
 
 
-def told(message: str, reason: str = "SuccessfulCreate", about: About = AGENT) -> Told:
-    return Told(about, reason, message)
+def told(message: str, reason: str = "SuccessfulCreate", about: InvolvedObject = AGENT) -> KubeEvent:
+    return KubeEvent(about, reason, message)
 
 
 def test_the_same_again_raises_the_count_of_its_event() -> None:
-    condenser = Condenser()
+    condenser = EventCorrelator()
     first, again = condenser.take(told("Created pod: a"), 10.0), condenser.take(told("Created pod: a"), 11.0)
     assert first is not None
     assert again is not None
@@ -101,7 +101,7 @@ def test_the_same_again_raises_the_count_of_its_event() -> None:
 
 
 def test_many_alike_become_one() -> None:
-    condenser = Condenser()
+    condenser = EventCorrelator()
     entries = [condenser.take(told(f"Created pod: {i}"), 10.0) for i in range(14)]
     assert [entry.count for entry in entries if entry] == [1] * 10 + [1, 2, 3, 4]
     assert len({entry.id for entry in entries if entry}) == 11
@@ -114,7 +114,7 @@ def test_many_alike_become_one() -> None:
 
 
 def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_own() -> None:
-    condenser = Condenser()
+    condenser = EventCorrelator()
     assert sum(condenser.take(told(f"{i}", reason=f"R{i % 5}"), 0.0) is not None for i in range(1000)) == kube_events.BURST
     assert condenser.take(told("other", about=STATE), 0.0) is not None
     hour = [condenser.take(told("again"), 60.0 * minute) for minute in range(1, 61)]
@@ -122,7 +122,7 @@ def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_o
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    condenser = Condenser()
+    condenser = EventCorrelator()
     for i in range(3 * kube_events.REMEMBERED):
-        condenser.take(told("x", about=About("apps/v1", "DaemonSet", "logging", str(i))), 0.0)
+        condenser.take(told("x", about=InvolvedObject("apps/v1", "DaemonSet", "logging", str(i))), 0.0)
     assert max(len(condenser._alike), len(condenser._entries), len(condenser._full_at)) == kube_events.REMEMBERED

@@ -18,7 +18,7 @@ from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-ASKED = reconcile.Asked(Guards(prune=True, share=1.0), patience=0, impersonation=Impersonation(service_account="deployer"))
+ASKED = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=Impersonation(service_account="deployer"))
 RIGHTS = [
     {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]},

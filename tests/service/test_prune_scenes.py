@@ -31,9 +31,9 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(cont
             world = World(cluster, owner=space, state_namespace=space)
             await world.apply(files)
             until(lambda: pods() == 6, lambda: "no pods")
-            refused = await world.apply(kept, "second", reconcile.Asked(Guards(prune=True), patience=0))
+            refused = await world.apply(kept, "second", reconcile.ApplyOptions(Guards(prune=True), patience=0))
             assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
-            asked = reconcile.Asked(Guards(prune=True), approved=refused.plan.hash, patience=120)
+            asked = reconcile.ApplyOptions(Guards(prune=True), approved=refused.plan.hash, patience=120)
             done = await world.apply(kept, "third", asked)
             assert len(done.written) == 2
             assert done.refusals == ()

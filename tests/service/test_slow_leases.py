@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.client.config import Access
+from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.fence import Fence
-from gitops_ds.client.kubeconfig import Found
+from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.leader_election import Candidate
 from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.objects import LEASE
@@ -44,9 +44,11 @@ async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIter
             tasks.add(asyncio.create_task(task))
 
     proxy = await asyncio.start_server(relay, "127.0.0.1", 0)
-    here = Found(f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", await found.authorization(refuse=None))
+    here = KubeconfigEntry(
+        f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", await found.authorization(refuse=None)
+    )
     try:
-        async with rest.HttpCluster(Access("a test", found.tls, here, lambda: here)) as cluster:
+        async with rest.HttpCluster(ClientConfig("a test", found.tls, here, lambda: here)) as cluster:
             await cluster.version()  # what the handshake of TLS takes is no latency of a request
             yield cluster
     finally:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.service import otel
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import spans
@@ -52,8 +52,8 @@ def tree(found: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
 
 
 async def two_passes(history: History) -> None:
-    async with simulator.Cluster() as cluster:
-        loop = loop_on(cluster, cluster.client(), history, [], Asked(patience=0.0))
+    async with simulator.SimulatedCluster() as cluster:
+        loop = loop_on(cluster, cluster.client(), history, [], ApplyOptions(patience=0.0))
         going = asyncio.create_task(loop.run())
         await asyncio.sleep(60)
         loop.ask()

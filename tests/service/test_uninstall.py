@@ -88,7 +88,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 
 def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
     async def scene() -> None:
-        async with simulator.Cluster() as cluster:
+        async with simulator.SimulatedCluster() as cluster:
             await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
             lease = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"}}
 

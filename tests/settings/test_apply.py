@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.deployer.reconcile import Asked
+from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.change import Drift
+from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
-from gitops_ds.plan.ignore_differences import Rule
+from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards, Limit, Policy
 from gitops_ds.settings import apply, service
@@ -30,8 +30,8 @@ def test_every_key_has_its_effect() -> None:
         }
     )
     assert found.guards == Guards(prune=True, share=0.05, deletes=Limit(number=3), empty=False, policy=Policy.ORPHAN)
-    assert (found.drift, found.hold_for, found.compare_every) == (Drift.HOLD, 7200.0, 30.0)
-    assert found.ignore == (Rule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),)
+    assert (found.drift, found.hold_for, found.compare_every) == (DriftPolicy.HOLD, 7200.0, 30.0)
+    assert found.ignore == (IgnoreRule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),)
     assert apply.parse({}).guards == Guards()
 
 
@@ -86,7 +86,7 @@ def test_an_identity_that_names_nobody_is_refused(told: dict[str, Any]) -> None:
 URLS = [{"url": "https://git.example.com/a.git"}, {"url": "https://git.example.com/b.git"}]
 
 
-def repositories(*own: dict[str, Any], **common: Any) -> tuple[Asked, ...]:
+def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...]:
     told = [{**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)]
     found = service.parse({"repositories": told, "apply": common})
     return tuple(found.asked_of(one) for one in found.repositories)
@@ -114,7 +114,7 @@ def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_w
     assert b.guards == Guards(prune=False, share=1.0, nodes=1, deletes=Limit(number=3))
     assert b.impersonation == Impersonation(service_account="team-b/deployer", cross_namespace=True)
     assert b.allowed.namespaces == {"team-b"}
-    assert (a.allowed.namespaces, a.drift, b.drift) == (None, Drift.REPORT, Drift.REPORT)
+    assert (a.allowed.namespaces, a.drift, b.drift) == (None, DriftPolicy.REPORT, DriftPolicy.REPORT)
     assert a.allowed.homes == b.allowed.homes == {"gitops-ds"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client.leader_election import Timing
+from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings import election, service
 
@@ -14,13 +14,13 @@ from gitops_ds.settings import election, service
 @pytest.mark.parametrize(
     ("told", "timing"),
     [
-        ({}, Timing()),
-        ({"duration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}, Timing(15.0, 10.0, 2.0)),
-        ({"duration": "10s", "renewDeadline": "9s"}, Timing(10.0, 9.0, 2.0)),
-        ({"duration": "1s", "renewDeadline": "800ms", "retryPeriod": "400ms"}, Timing(1.0, 0.8, 0.4)),
+        ({}, LeaseTiming()),
+        ({"duration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}, LeaseTiming(15.0, 10.0, 2.0)),
+        ({"duration": "10s", "renewDeadline": "9s"}, LeaseTiming(10.0, 9.0, 2.0)),
+        ({"duration": "1s", "renewDeadline": "800ms", "retryPeriod": "400ms"}, LeaseTiming(1.0, 0.8, 0.4)),
     ],
 )
-def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: Timing) -> None:
+def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: LeaseTiming) -> None:
     assert election.parse(told).timing == timing
 
 

@@ -9,7 +9,7 @@ import pytest
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allow_list import Allowed
+from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.settings import service
 
 
@@ -22,10 +22,10 @@ def test_templates_are_looked_for_only_when_asked() -> None:
 
 def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
     told = service.parse({"cluster": {"namespace": "elsewhere"}})
-    assert told.asked.allowed == Allowed(homes=frozenset({"elsewhere"}))
+    assert told.asked.allowed == AllowList(homes=frozenset({"elsewhere"}))
     said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
     found = service.parse({"apply": {"allow": said}}).asked.allowed
-    assert found == Allowed(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, homes=frozenset({"gitops-ds"}))
+    assert found == AllowList(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, homes=frozenset({"gitops-ds"}))
 
 
 @pytest.mark.parametrize("line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"])

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
-from gitops_ds.simulator.store import Store
+from gitops_ds.simulator.store import ObjectStore
 from tests.simulator import observer
 
 
-def wrong(store: Store) -> list[str]:
+def wrong(store: ObjectStore) -> list[str]:
     """What is not as it shall be; empty when all is right."""
     daemonset = store.get(DAEMONSET, "default", "agent")
     if daemonset is None:

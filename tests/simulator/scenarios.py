@@ -20,8 +20,8 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Resource
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
-from gitops_ds.simulator.faults import Fault, Request, Silence
-from gitops_ds.simulator.store import Store
+from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
+from gitops_ds.simulator.store import ObjectStore
 from tests.daemonset import world
 from tests.simulator import observer, outcome
 from tests.simulator.observer import Observer
@@ -31,9 +31,9 @@ STATUSES = (401, 403, 404, 409, 410, 422, 429, 500, 503)
 TROUBLES = simulator.Behaviour(
     jitter=0.5,
     faults=(
-        simulator.Fault("bad", simulator.Trouble.NEVER_PULLED),
-        simulator.Fault("crash", simulator.Trouble.CRASHES),
-        simulator.Fault("mute", simulator.Trouble.NEVER_READY, nodes="node-1"),
+        simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),
+        simulator.PodFault("crash", simulator.Trouble.CRASHES),
+        simulator.PodFault("mute", simulator.Trouble.NEVER_READY, nodes="node-1"),
     ),
 )
 PATIENCE = 2400.0  # seconds that a life may take to come right when all trouble is over
@@ -58,7 +58,7 @@ class Life:
     _restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def server(self) -> Store:
+    def server(self) -> ObjectStore:
         """What is true, without a request."""
         return self.there.cluster.server.store
 
@@ -81,7 +81,7 @@ class Life:
         self.clients.append(client)
         self.there.begin(Powers.FULL, client)
 
-    def _good(self, request: Request) -> Fault | None:
+    def _good(self, request: SimulatedRequest) -> RequestFault | None:
         if request.verb == "delete" and request.resource == POD:
             self.eye.asked.add(request.name)
         return None
@@ -104,7 +104,7 @@ class Life:
         chance = random.Random(self.chance.random())
         share, status = self.chance.choice((0.1, 0.5, 1.0)), self.chance.choice((*STATUSES, 0, 0, None))
 
-        def faults(request: Request) -> Fault | None:
+        def faults(request: SimulatedRequest) -> RequestFault | None:
             if chance.random() >= share:
                 return self._good(request)
             this = chance.choice((*STATUSES, 0)) if status is None else status

@@ -12,12 +12,14 @@ from gitops_ds.simulator import virtual_time
 
 WELL = simulator.Behaviour()
 
-Scene = Callable[[simulator.Cluster], Awaitable[None]]
+Scene = Callable[[simulator.SimulatedCluster], Awaitable[None]]
 
 
 @asynccontextmanager
-async def cluster(nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any) -> AsyncIterator[simulator.Cluster]:
-    async with simulator.Cluster(behaviour, **options) as made:
+async def cluster(
+    nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any
+) -> AsyncIterator[simulator.SimulatedCluster]:
+    async with simulator.SimulatedCluster(behaviour, **options) as made:
         made.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(nodes))
         yield made
 
@@ -44,7 +46,7 @@ def pod(name: str, node: str = "", image: str = "agent:1", **spec: Any) -> dict[
     }
 
 
-async def phase(of: simulator.Cluster, name: str) -> tuple[str, bool, str]:
+async def phase(of: simulator.SimulatedCluster, name: str) -> tuple[str, bool, str]:
     """Phase, readiness, and why the first container waits."""
     status = (await of.get(POD, "default", name))["status"]
     waiting = next(iter(status.get("containerStatuses", ())), {}).get("state", {}).get("waiting", {})

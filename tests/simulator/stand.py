@@ -20,7 +20,7 @@ from gitops_ds.simulator import virtual_time
 from tests.daemonset import world
 
 KEY = Key("apps", "DaemonSet", "default", "agent")
-BAD_IMAGE = simulator.Behaviour(faults=(simulator.Fault("bad", simulator.Trouble.NEVER_PULLED),))
+BAD_IMAGE = simulator.Behaviour(faults=(simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),))
 
 
 def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
 class Stand:
     """A cluster, another client, and the controllers on it."""
 
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     people: simulator.Client
     records: list[base.Record] = field(default_factory=list)
     hearers: list[base.Emit] = field(default_factory=list)  # they hear the records too
@@ -83,7 +83,7 @@ async def stand(
     behaviour: simulator.Behaviour = BAD_IMAGE,
     **habits: float,
 ) -> AsyncIterator[Stand]:
-    async with simulator.Cluster(behaviour, habits=simulator.Habits(**habits)) as cluster:
+    async with simulator.SimulatedCluster(behaviour, habits=simulator.Habits(**habits)) as cluster:
         cluster.add_nodes(named(range(nodes)) if isinstance(nodes, int) else nodes)
         people = cluster.client("people")
         await people.create(DAEMONSET, body or daemonset())

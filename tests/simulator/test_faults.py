@@ -19,7 +19,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import base
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD
 from gitops_ds.simulator import faults
-from gitops_ds.simulator.faults import Fault, Request, Silence
+from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world
 from tests.simulator.stand import (
     Stand,
@@ -39,13 +39,13 @@ def busy() -> errors.TooManyRequests:
     return error
 
 
-ANSWERS: dict[str, Fault] = {
+ANSWERS: dict[str, RequestFault] = {
     **{str(status): faults.failure(status) for status in (400, 401, 403, 404, 409, 410, 422, 500, 503, 504)},
     "429 with Retry-After": busy(),
     "no answer": Silence(30),
     "no answer, and it was done": Silence(10, done=True),
 }
-REQUESTS: dict[str, Callable[[Request], bool]] = {
+REQUESTS: dict[str, Callable[[SimulatedRequest], bool]] = {
     "everything": lambda request: True,
     "lists": lambda request: request.verb == "list",
     "watches": lambda request: request.verb == "watch",
@@ -254,7 +254,7 @@ def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool)
 
 
 def test_of_an_action_and_a_status_that_both_fail_both_are_told() -> None:
-    def refused(request: Request) -> Fault | None:
+    def refused(request: SimulatedRequest) -> RequestFault | None:
         return faults.failure(500) if REQUESTS["new pods"](request) or REQUESTS["the status"](request) else None
 
     async def scene() -> None:

@@ -11,15 +11,15 @@ from gitops_ds import errors, simulator
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import NODE, POD
-from gitops_ds.simulator import Behaviour, Fault, NodeSpec, Trouble
+from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 from tests.simulator import stage
 
 
-async def _node(cluster: simulator.Cluster, name: str) -> str:
+async def _node(cluster: simulator.SimulatedCluster, name: str) -> str:
     return str((await cluster.get(POD, "default", name))["spec"].get("nodeName", ""))
 
 
-async def _why(cluster: simulator.Cluster, name: str) -> str:
+async def _why(cluster: simulator.SimulatedCluster, name: str) -> str:
     conditions = (await cluster.get(POD, "default", name))["status"]["conditions"]
     (found,) = (c for c in conditions if c["type"] == "PodScheduled")
     assert (found["status"], found["reason"]) == ("False", "Unschedulable")
@@ -27,7 +27,7 @@ async def _why(cluster: simulator.Cluster, name: str) -> str:
 
 
 def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         made = await cluster.create(POD, stage.pod("p", "node-1"))
         assert (made["status"]["phase"], made["status"]["qosClass"]) == ("Pending", "BestEffort")
         await asyncio.sleep(4.9)
@@ -45,7 +45,7 @@ def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
 
 
 def test_a_pod_that_fits_nowhere_waits_and_says_why() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.add_nodes([NodeSpec("full", {"pool": "a"}, room={"cpu": "1", "memory": "1Gi", "pods": "9"})])
         cluster.add_nodes([NodeSpec("gpu", {"pool": "b"}, (Taint("gpu", "NoSchedule"),))])
         port = [{"name": "c", "image": "i", "ports": [{"containerPort": 1, "hostPort": 99}]}]
@@ -77,7 +77,7 @@ def test_a_pod_that_fits_nowhere_waits_and_says_why() -> None:
 
 
 def test_a_scheduler_of_ones_own_is_waited_for() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("p", "node-0", schedulerName="mine"))
         await asyncio.sleep(60)
         assert await _node(cluster, "p") == ""
@@ -87,13 +87,13 @@ def test_a_scheduler_of_ones_own_is_waited_for() -> None:
 
 def test_images_have_their_troubles() -> None:
     faults = (
-        Fault("*:gone", Trouble.NEVER_PULLED),
-        Fault("*:crash", Trouble.CRASHES),
-        Fault("*:deaf", Trouble.NEVER_READY),
-        Fault("*:odd", Trouble.NEVER_READY, nodes="node-1"),
+        PodFault("*:gone", Trouble.NEVER_PULLED),
+        PodFault("*:crash", Trouble.CRASHES),
+        PodFault("*:deaf", Trouble.NEVER_READY),
+        PodFault("*:odd", Trouble.NEVER_READY, nodes="node-1"),
     )
 
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         for image in ("gone", "crash", "deaf", "odd"):
             await cluster.create(POD, stage.pod(image, "node-0", f"agent:{image}"))
         await cluster.create(POD, stage.pod("odd-too", "node-1", "agent:odd"))
@@ -113,7 +113,7 @@ def test_images_have_their_troubles() -> None:
 
 
 def test_a_pod_ends_gracefully_and_slowly() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("p", "node-0"))
         await cluster.create(POD, stage.pod("short", "node-0", terminationGracePeriodSeconds=5))
         await asyncio.sleep(10)
@@ -136,7 +136,7 @@ def test_a_pod_ends_gracefully_and_slowly() -> None:
 
 
 def test_a_pod_that_was_never_bound_or_has_ended_goes_at_once() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("lost", "nowhere"))
         await cluster.create(POD, stage.pod("failed", "node-0"))
         await asyncio.sleep(10)
@@ -150,7 +150,7 @@ def test_a_pod_that_was_never_bound_or_has_ended_goes_at_once() -> None:
 
 
 def test_a_dead_node_is_noticed_and_its_pods_stay_until_it_returns() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         forever = [{"operator": "Exists"}]
         await cluster.create(POD, stage.pod("agent", "node-0", tolerations=forever))
         await cluster.create(POD, stage.pod("guest", "node-0"))
@@ -180,7 +180,7 @@ def test_a_dead_node_is_noticed_and_its_pods_stay_until_it_returns() -> None:
 
 
 def test_a_cordoned_node_gets_its_taint_and_loses_it() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.patch(NODE, "", "node-0", {"spec": {"unschedulable": True}})
         await cluster.create(POD, stage.pod("p", "node-0"))
         await asyncio.sleep(1)
@@ -195,7 +195,7 @@ def test_a_cordoned_node_gets_its_taint_and_loses_it() -> None:
 
 
 def test_the_pods_of_a_node_that_is_no_more_are_collected() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("p", "node-0"))
         await cluster.create(POD, stage.pod("q", "node-1"))
         await asyncio.sleep(10)
@@ -209,7 +209,7 @@ def test_the_pods_of_a_node_that_is_no_more_are_collected() -> None:
 
 
 def test_nodes_carry_the_usual_labels_and_the_given_ones() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.add_nodes([NodeSpec("w", {"pool": "win"}, system="windows", machine="arm64")])
         assert (await cluster.get(NODE, "", "w"))["metadata"]["labels"] == {
             "kubernetes.io/hostname": "w",
@@ -222,7 +222,7 @@ def test_nodes_carry_the_usual_labels_and_the_given_ones() -> None:
 
 
 def test_a_new_image_starts_the_containers_again() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("p", "node-0"))
         await asyncio.sleep(10)
         patch = [{"op": "replace", "path": "/spec/containers/0/image", "value": "agent:2"}]

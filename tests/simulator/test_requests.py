@@ -23,7 +23,7 @@ async def _all(cluster: simulator.Client, since: str) -> list[WatchEvent]:
 
 
 def test_a_silent_watch_gets_bookmarks_and_ends_by_itself() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         start = (await cluster.list(CONFIG_MAP)).version
         events = await _all(cluster, start)
         assert [e.type for e in events] == [EventType.BOOKMARK] * 29
@@ -34,7 +34,7 @@ def test_a_silent_watch_gets_bookmarks_and_ends_by_itself() -> None:
 
 
 def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(CONFIG_MAP, _map("a"))
         events = await _all(cluster, "")
         assert [(e.type, e.object["metadata"].get("name")) for e in events][:1] == [(EventType.ADDED, "a")]
@@ -43,7 +43,7 @@ def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
 
 
 def test_a_watch_from_before_the_kept_history_is_expired() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         start = (await cluster.list(CONFIG_MAP)).version
         for i in range(9):
             await cluster.create(CONFIG_MAP, _map(f"c{i}"))
@@ -57,7 +57,7 @@ def test_a_watch_from_before_the_kept_history_is_expired() -> None:
 
 
 def test_compaction_expires_every_earlier_version() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         start = (await cluster.list(CONFIG_MAP)).version
         await cluster.create(CONFIG_MAP, _map("a"))
         cluster.compact()
@@ -68,7 +68,7 @@ def test_compaction_expires_every_earlier_version() -> None:
 
 
 def test_a_watch_from_the_future_is_silent() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         async def later() -> None:
             await asyncio.sleep(10)
             await cluster.create(CONFIG_MAP, _map("a"))
@@ -81,7 +81,7 @@ def test_a_watch_from_the_future_is_silent() -> None:
 
 
 def test_cut_watches_end_at_once_and_only_those_of_that_client() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         other = cluster.client()
         loop = asyncio.get_running_loop()
         ends: dict[str, float] = {}
@@ -115,8 +115,8 @@ FAULTS = [
 
 @pytest.mark.parametrize(("status", "kind"), FAULTS)
 def test_a_fault_is_raised_and_nothing_is_changed(status: int, kind: type[errors.ClusterError]) -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
-        def faults(request: simulator.Request) -> simulator_faults.Fault | None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
+        def faults(request: simulator.SimulatedRequest) -> simulator_faults.RequestFault | None:
             return simulator_faults.failure(status) if request.verb == "create" and request.name == "a" else None
 
         client = cluster.client(faults=faults)
@@ -130,7 +130,7 @@ def test_a_fault_is_raised_and_nothing_is_changed(status: int, kind: type[errors
 
 
 def test_a_fault_at_a_watch_is_raised_too() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         client = cluster.client(faults=lambda r: simulator_faults.failure(410) if r.verb == "watch" else None)
         with pytest.raises(errors.Expired):
             await _all(client, "")
@@ -140,7 +140,7 @@ def test_a_fault_at_a_watch_is_raised_too() -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         client = cluster.client(faults=lambda _: simulator.Silence(30, done))
         with pytest.raises(errors.ClusterUnreachable):
             await client.create(CONFIG_MAP, _map("a"))
@@ -151,7 +151,7 @@ def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
 
 
 def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_than_it_told() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.lag = lambda _: 70.0
         since = (await cluster.list(CONFIG_MAP)).version
         watch = cluster.watch(CONFIG_MAP, since)
@@ -169,7 +169,7 @@ def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_
 
 
 def test_a_watch_can_be_cut_with_an_error() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         watch = cluster.watch(CONFIG_MAP, (await cluster.list(CONFIG_MAP)).version)
         waiting = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(1)
@@ -181,7 +181,7 @@ def test_a_watch_can_be_cut_with_an_error() -> None:
 
 
 def test_requests_are_counted_by_verb_and_resource() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         client = cluster.client()
         assert client.count.total == 0
         await client.create(CONFIG_MAP, _map("a"))
@@ -198,7 +198,7 @@ def test_requests_are_counted_by_verb_and_resource() -> None:
 
 
 def test_latency_passes_on_the_loops_clock() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.list(CONFIG_MAP)
         assert asyncio.get_running_loop().time() == 0.25
 
@@ -206,7 +206,7 @@ def test_latency_passes_on_the_loops_clock() -> None:
 
 
 def test_what_it_cannot_do_it_refuses() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         with pytest.raises(errors.Invalid, match="the simulated cluster can't do this: a patch of the subresource scale"):
             await cluster.patch(DAEMONSET, "default", "x", {}, subresource="scale")
         with pytest.raises(errors.ClusterError, match="does not allow this method"):
@@ -216,7 +216,7 @@ def test_what_it_cannot_do_it_refuses() -> None:
 
 
 def test_neither_side_changes_what_the_other_holds() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         given = _map("a")
         made = await cluster.create(CONFIG_MAP, given)
         given["data"]["a"] = "changed"
@@ -232,7 +232,7 @@ def test_two_runs_give_the_same_objects_to_the_byte() -> None:
     def run(seed: int) -> list[Body]:
         found: list[Body] = []
 
-        async def scene(cluster: simulator.Cluster) -> None:
+        async def scene(cluster: simulator.SimulatedCluster) -> None:
             for i in range(3):
                 await cluster.create(stage.POD, stage.pod(f"p{i}", f"node-{i}"))
             await asyncio.sleep(60)

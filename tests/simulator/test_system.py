@@ -14,8 +14,8 @@ from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
 from gitops_ds.simulator import (
     Behaviour,
-    Fault,
     NodeSpec,
+    PodFault,
     Trouble,
 )
 from gitops_ds.simulator import (
@@ -26,7 +26,7 @@ from tests.simulator import stage
 
 @asynccontextmanager
 async def controlled(
-    cluster: simulator.Cluster, faults: simulator.Faults = simulator_faults.none
+    cluster: simulator.SimulatedCluster, faults: simulator.Faults = simulator_faults.none
 ) -> AsyncIterator[simulator.Client]:
     client = cluster.client(faults=faults)
     chance = random.Random(1).random
@@ -54,19 +54,19 @@ def _agent(image: str) -> dict[str, Any]:
     }
 
 
-async def _status(cluster: simulator.Cluster) -> tuple[int, int, int]:
+async def _status(cluster: simulator.SimulatedCluster) -> tuple[int, int, int]:
     status = (await cluster.get(DAEMONSET, "default", "agent"))["status"]
     return status["desiredNumberScheduled"], status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0)
 
 
-async def _image(cluster: simulator.Cluster, image: str) -> None:
+async def _image(cluster: simulator.SimulatedCluster, image: str) -> None:
     containers = [{"name": "c", "image": image}]
     patch = {"spec": {"template": {"spec": {"containers": containers}}}}
     await cluster.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
 def test_one_pod_on_every_node_also_on_those_that_come() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
             await asyncio.sleep(60)
@@ -81,7 +81,7 @@ def test_one_pod_on_every_node_also_on_those_that_come() -> None:
 
 
 def test_a_rollout_takes_one_node_at_a_time_and_ends() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
             await asyncio.sleep(60)
@@ -111,7 +111,7 @@ def test_a_rollout_takes_one_node_at_a_time_and_ends() -> None:
 
 
 def test_a_bad_image_stops_at_the_first_node_and_the_way_back_reuses_the_revision() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
             await asyncio.sleep(60)
@@ -123,12 +123,12 @@ def test_a_bad_image_stops_at_the_first_node_and_the_way_back_reuses_the_revisio
             assert await _status(cluster) == (5, 5, 5)
             assert sorted(r["revision"] for r in (await cluster.list(CONTROLLER_REVISION)).items) == [2, 3]
 
-    stage.play(scene, nodes=5, behaviour=Behaviour(faults=(Fault("*:bad", Trouble.NEVER_PULLED),)))
+    stage.play(scene, nodes=5, behaviour=Behaviour(faults=(PodFault("*:bad", Trouble.NEVER_PULLED),)))
 
 
 def test_an_api_server_that_fails_now_and_then_changes_nothing_in_the_end() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
-        def faults(request: simulator.Request) -> simulator_faults.Fault | None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
+        def faults(request: simulator.SimulatedRequest) -> simulator_faults.RequestFault | None:
             if request.number % 7 == 3:
                 return simulator_faults.failure((409, 429, 500, 503)[request.number // 7 % 4])
             return simulator.Silence(5, done=request.number % 2 == 0) if request.number % 31 == 5 else None
@@ -149,7 +149,7 @@ def test_an_api_server_that_fails_now_and_then_changes_nothing_in_the_end() -> N
 
 
 def test_a_deleted_daemonset_takes_everything_with_it() -> None:
-    async def scene(cluster: simulator.Cluster) -> None:
+    async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
             await asyncio.sleep(60)

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.http import STUCK, Probes
-from gitops_ds.service.runnable import Deployer
+from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.settings.page import Readiness
 from gitops_ds.web import connection_limits, server
 
@@ -56,7 +56,7 @@ def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None
     assert found["/livez"] == (200, "ok")
 
 
-class Followed(Deployer):
+class Followed(DeployerPart):
     """A deployer whose repository has that condition."""
 
     unready = ""

@@ -23,7 +23,7 @@ CAP = 4096
 @dataclass
 class Scene:
     port: int
-    door: connection_limits.Door
+    door: connection_limits.ConnectionLimiter
     hooks: webhooks.Hooks
     heard: list[Record] = field(default_factory=list)
     woken: list[Push] = field(default_factory=list)
@@ -76,9 +76,11 @@ def play(script: Callable[[Scene], Awaitable[None]], *, connections: int = 40, p
 async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     heard: list[Record] = []
     woken: list[Push] = []
-    target = webhooks.Target("agents", ("https://git.example.com/platform/node-agents",), "main", lambda: (SECRET,), woken.append)
+    target = webhooks.WebhookTarget(
+        "agents", ("https://git.example.com/platform/node-agents",), "main", lambda: (SECRET,), woken.append
+    )
     hooks = webhooks.Hooks(lambda: [target], heard.append, asyncio.get_running_loop().time, max_bytes=CAP, body_seconds=patience)
-    door = connection_limits.Door(connections, patience)
+    door = connection_limits.ConnectionLimiter(connections, patience)
     app = web.Application(middlewares=[door.middleware])
     app.add_routes(hooks.routes())
     runner = web.AppRunner(app, access_log=None, lingering_time=0.2)
@@ -270,7 +272,7 @@ def test_each_distinct_secret_hashes_a_body_once_and_none_does_without_a_signatu
 
 
 def test_one_address_cannot_take_all_connections() -> None:
-    door = connection_limits.Door(connections=10, per_peer=3)
+    door = connection_limits.ConnectionLimiter(connections=10, per_peer=3)
     guards = [connection_limits._Guarded(asyncio.Protocol(), door) for _ in range(4)]
     for guard in guards[:3]:
         assert door.admits("10.0.0.1")

@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from gitops_ds.model.control_requests import HookResult, Push
 from gitops_ds.model.events.base import Record
 from gitops_ds.web import webhook_payloads, webhooks
-from gitops_ds.web.webhook_payloads import News
+from gitops_ds.web.webhook_payloads import PushEvent
 
 SECRET = b"It's a Secret to Everybody"
 COMMIT, OLD, NONE = "ab" * 20, "cd" * 20, "0" * 40
@@ -125,12 +125,12 @@ class Scene:
         first = ("https://git.example.com/platform/node-agents", "main", (SECRET,))
         second = ("ssh://git@git.example.com/platform/other.git", "", (b"another secret", SECRET))
         self.targets = [
-            webhooks.Target(id, (address,), branch, lambda s=secrets: s, self.woken[id].append)  # type: ignore[misc]
+            webhooks.WebhookTarget(id, (address,), branch, lambda s=secrets: s, self.woken[id].append)  # type: ignore[misc]
             for id, (address, branch, secrets) in zip(self.woken, (first, second), strict=True)
         ]
         self.hooks = webhooks.Hooks(lambda: self.targets, self.heard.append, lambda: self.now)
 
-    def send(self, headers: Mapping[str, str], body: bytes, id: str = "") -> webhooks.Answer:
+    def send(self, headers: Mapping[str, str], body: bytes, id: str = "") -> webhooks.WebhookResponse:
         return self.hooks.judge(CIMultiDict(headers), body, id)
 
 
@@ -225,11 +225,11 @@ def test_the_repository_and_its_commit_are_found_in_every_forges_payload(payload
 
 
 def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told() -> None:
-    elsewhere = News(("https://evil.example.com/platform/node-agents",))
+    elsewhere = PushEvent(("https://evil.example.com/platform/node-agents",))
     assert not webhook_payloads.means(elsewhere, ["https://git.example.com/platform/node-agents"])
-    assert webhook_payloads.means(News(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"])
+    assert webhook_payloads.means(PushEvent(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"])
     assert not webhook_payloads.means(
-        News(("", "/", "https://git.example.com", "https://[", "x://")), ["https://git.example.com/a", "a:/"]
+        PushEvent(("", "/", "https://git.example.com", "https://[", "x://")), ["https://git.example.com/a", "a:/"]
     )
 
 
@@ -364,7 +364,7 @@ def test_deliveries_are_limited_and_come_through_again_later() -> None:
 
 
 def test_what_is_remembered_is_bounded_and_ends_after_a_day() -> None:
-    memory = webhooks.Memory()
+    memory = webhooks.DeliveryLog()
     for number in range(3 * webhooks.REMEMBERED):
         assert memory.is_new((f"id {number}",), NOW)
     assert not memory.is_new((f"id {3 * webhooks.REMEMBERED - 1}",), NOW)

@@ -9,8 +9,8 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
-from gitops_ds.simulator import NodeSpec, Request, Silence, faults
-from gitops_ds.simulator.faults import Fault
+from gitops_ds.simulator import NodeSpec, Silence, SimulatedRequest, faults
+from gitops_ds.simulator.faults import RequestFault
 from tests.worlds.world import NAME, SPACE, Event, World, image_of
 
 DENIALS = (400, 403, 404, 409, 422, 429, 500, 503)
@@ -218,7 +218,7 @@ async def a_policy_denies_the_adoption_of_pods(world: World) -> None:
     code = world.chance.choice(DENIALS)
     world.story[-1] += f" ({code})"
 
-    def denied(request: Request) -> Fault | None:
+    def denied(request: SimulatedRequest) -> RequestFault | None:
         protected = request.resource == POD and request.verb == "patch" and request.name.startswith("protected-")
         return faults.failure(code) if protected else None
 
@@ -243,7 +243,7 @@ async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
     _anew(world)
     missing = "vanishing"
 
-    def gone(request: Request) -> Fault | None:
+    def gone(request: SimulatedRequest) -> RequestFault | None:
         return faults.failure(404) if request.verb == "patch" and request.name == missing else None
 
     with world.fault(gone):
@@ -267,9 +267,9 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
     )
     kinds = world.chance.choice(((POD,), (CONTROLLER_REVISION,), (DAEMONSET,), (CONFIG_MAP,), (NAMESPACE,), ()))
     world.story[-1] += f" ({code or 'silence'} to {', '.join(verbs)} of {', '.join(one.plural for one in kinds) or 'all'})"
-    answer: Fault = faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
+    answer: RequestFault = faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
 
-    def fails(request: Request) -> Fault | None:
+    def fails(request: SimulatedRequest) -> RequestFault | None:
         return answer if request.verb in verbs and (not kinds or request.resource in kinds) else None
 
     with world.fault(fails):
@@ -280,7 +280,7 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
 async def watches_fail_while_lists_work(world: World) -> None:
     """What changed meanwhile has to be seen all the same, by lists."""
     code = world.chance.choice((403, 500, 503, 0))
-    answer: Fault = faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
+    answer: RequestFault = faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
     with world.fault(lambda request: answer if request.verb == "watch" else None):
         for client in world.clients:
             client.cut_watches()
@@ -297,7 +297,7 @@ async def watches_fail_while_lists_work(world: World) -> None:
 
 
 async def daemonsets_can_not_be_read(world: World) -> None:
-    def fails(request: Request) -> Fault | None:
+    def fails(request: SimulatedRequest) -> RequestFault | None:
         blind = request.resource == DAEMONSET and request.verb in ("list", "watch")
         return faults.failure(403) if blind else None
 
@@ -332,7 +332,7 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
     """Once, of the deployer's DaemonSets; then a change by hand has to be seen."""
     done = False
 
-    def fails(request: Request) -> Fault | None:
+    def fails(request: SimulatedRequest) -> RequestFault | None:
         nonlocal done
         if not done and request.verb == "watch" and request.resource == CONFIG_MAP:
             done = True

@@ -21,7 +21,7 @@ from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import deployment, names
 from gitops_ds.model.events import base
 from gitops_ds.model.events.base import Record
@@ -29,7 +29,7 @@ from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, 
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
-from gitops_ds.simulator.faults import Fault, Faults, Request
+from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from tests.deployer.test_loop import History
 
 SPACE, NAME = "tools", "agent"
@@ -81,7 +81,7 @@ class World:
     """A cluster, the service on it, and what was found wrong."""
 
     chance: random.Random
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     history: History = field(default_factory=History)
     wanted: Wanted = field(default_factory=Wanted)
     story: list[str] = field(default_factory=list)
@@ -135,12 +135,12 @@ class World:
         chance = random.Random(self.chance.random()).random
         clock = virtual_time.clock()
         self.controller = Controller(self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance)
-        place = Place(self._clients[1], "gitops-ds", "test", "memory")
-        source = revision_selector.Source(
+        place = DeployTarget(self._clients[1], "gitops-ds", "test", "memory")
+        source = revision_selector.RevisionSource(
             self.history.tip, self.history.snapshot, self.history.movement, revision_selector.at_once(prepare.prepare)
         )
-        asked = Asked(Guards(prune=True), patience=0.0)
-        self.loop = deployer_loop.Loop(source, place, asked, self._hear, deployer_loop.Timing(5.0, clock, chance))
+        asked = ApplyOptions(Guards(prune=True), patience=0.0)
+        self.loop = deployer_loop.Loop(source, place, asked, self._hear, deployer_loop.LoopTiming(5.0, clock, chance))
         self.tasks = [asyncio.create_task(work) for work in (self.controller.run(), self.loop.run(), self._schedule(self.loop))]
 
     async def kill(self) -> None:
@@ -189,7 +189,7 @@ class World:
     # --- what is judged at every request
 
     def _judge(self, name: str) -> Faults:
-        def judge(request: Request) -> Fault | None:
+        def judge(request: SimulatedRequest) -> RequestFault | None:
             self.sent[name, int(self.now // 60)] += request.verb != "watch"
             for window in self.windows:
                 if (fault := window(request)) is not None:
@@ -202,7 +202,7 @@ class World:
 
         return judge
 
-    def _judge_delete(self, request: Request) -> None:
+    def _judge_delete(self, request: SimulatedRequest) -> None:
         assert request.resource is not None
         body = self.cluster.server.store.get(request.resource, request.namespace, request.name)
         if body is None:
@@ -348,7 +348,7 @@ def play(seed: int, table: dict[str, Event]) -> Outcome:
 
 async def _play(seed: int, table: dict[str, Event]) -> Outcome:
     chance = random.Random(seed)
-    async with simulator.Cluster(seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
+    async with simulator.SimulatedCluster(seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
         cluster.add_nodes(NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3)))
         world = World(chance, cluster)
         world.push()

@@ -8,10 +8,10 @@ import pytest
 
 from gitops_ds.model.objects import Path
 from gitops_ds.yaml.provenance import helm_template
-from gitops_ds.yaml.provenance.helm_template import Layer
+from gitops_ds.yaml.provenance.helm_template import ChartValues
 
 VALUES = {"a": 1, "deep": {"list": [{"x": "y"}], "on": True}, "empty": {}, "name": "n"}
-LAYERS = [Layer({"a": 2}, "own.yaml", ("helm", "values")), Layer(VALUES, "values.yaml")]
+LAYERS = [ChartValues({"a": 2}, "own.yaml", ("helm", "values")), ChartValues(VALUES, "values.yaml")]
 
 
 def told(template: str, value: Any, path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import (
-    Told,
+    Violation,
     at,
     containers,
     items,
@@ -30,7 +30,7 @@ _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 
-def amounts(body: Body) -> Iterator[Told]:
+def amounts(body: Body) -> Iterator[Violation]:
     """DS010: every quantity can be read, and none is below nothing."""
     for path, value in _quantities(body):
         try:
@@ -87,7 +87,7 @@ def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
-def tolerations(body: Body) -> Iterator[Told]:
+def tolerations(body: Body) -> Iterator[Violation]:
     """DS304: tolerations that can't be meant."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("tolerations"))):
@@ -116,7 +116,7 @@ def _written(path: Path, value: str | None) -> Fix:
     return Fix(f"remove {path[-1]}" if value is None else f"{path[-1]}: {value}", (Mend(path, value),))
 
 
-def host_ports(body: Body) -> Iterator[Told]:
+def host_ports(body: Body) -> Iterator[Violation]:
     """DS515: on the host's network a container port is the host's."""
     for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):

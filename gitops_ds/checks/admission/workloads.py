@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.engine.rule import Told, at, pod_specs, section
+from gitops_ds.checks.engine.rule import Violation, at, pod_specs, section
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 
@@ -26,7 +26,7 @@ _NAME: Final = "app.kubernetes.io/name"
 _NAMING: Final = (_NAME, "k8s-app", "app", "name")
 
 
-def selector_matches(body: Body) -> Iterator[Told]:
+def selector_matches(body: Body) -> Iterator[Violation]:
     """DS101: the selector must match the labels of the template."""
     selector = section(at(body, _SELECTOR))
     if body.get("kind") not in _SELECTING or not _has_conditions(selector):
@@ -54,7 +54,7 @@ def _labelled(key: str, value: str) -> Fix:
     return Fix(f"give the pods the label {key}: {value}", (Mend((*_LABELS, key), value),))
 
 
-def selector_is_said(body: Body) -> Iterator[Told]:
+def selector_is_said(body: Body) -> Iterator[Violation]:
     """DS102: an empty selector would own every pod of the namespace."""
     if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
         return
@@ -70,7 +70,7 @@ def selector_is_said(body: Body) -> Iterator[Told]:
     yield _SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends)
 
 
-def rollout_moves(body: Body) -> Iterator[Told]:
+def rollout_moves(body: Body) -> Iterator[Violation]:
     """DS201: with both numbers 0 no pod could ever be replaced."""
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
@@ -78,7 +78,7 @@ def rollout_moves(body: Body) -> Iterator[Told]:
         yield _UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),))
 
 
-def one_budget(body: Body) -> Iterator[Told]:
+def one_budget(body: Body) -> Iterator[Violation]:
     """DS202: surge asks for maxUnavailable 0, which is 1 where it is not said."""
     numbers = _rolling(body)
     if numbers and _counts(numbers[0]) and _counts(numbers[1]):
@@ -98,7 +98,7 @@ def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
             yield (*_ROLLING, field), f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%'
 
 
-def always_restarts(body: Body) -> Iterator[Told]:
+def always_restarts(body: Body) -> Iterator[Violation]:
     """DS418."""
     for path, spec in pod_specs(body):
         policy = spec.get("restartPolicy") or "Always"
@@ -108,7 +108,7 @@ def always_restarts(body: Body) -> Iterator[Told]:
             yield way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
 
 
-def no_deadline(body: Body) -> Iterator[Told]:
+def no_deadline(body: Body) -> Iterator[Violation]:
     """DS419."""
     for path, spec in pod_specs(body):
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:

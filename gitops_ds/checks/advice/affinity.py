@@ -14,7 +14,7 @@ from gitops_ds.checks.admission import object_names, pods
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.engine.rule import (
     POD,
-    Told,
+    Violation,
     of_daemonsets,
     pod_specs,
     section,
@@ -29,7 +29,7 @@ _BY_FIELD: Final = "write it under matchFields of nodeAffinity, or use the label
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
-def terms_can_be_meant(body: Body) -> Iterator[Told]:
+def terms_can_be_meant(body: Body) -> Iterator[Violation]:
     """The number of values that each operator takes, keys that can be, and one term at least."""
     for path, spec in pod_specs(body):
         if not spec.get("affinity"):
@@ -52,12 +52,12 @@ def terms_can_be_meant(body: Body) -> Iterator[Told]:
             yield from _among_pods((*path, "affinity", field), section(section(spec.get("affinity")).get(field)))
 
 
-def _weight(place: Path, wish: Spec) -> Iterator[Told]:
+def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
     if not 0 < (wish.get("weight") or 0) <= 100:
         yield (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
 
 
-def _among_pods(way: Path, affinity: Spec) -> Iterator[Told]:
+def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
     for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
         yield from _pod_term((*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term))
     for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
@@ -66,7 +66,7 @@ def _among_pods(way: Path, affinity: Spec) -> Iterator[Told]:
         yield from _pod_term((*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm")))
 
 
-def _pod_term(place: Path, term: Spec) -> Iterator[Told]:
+def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
     if not object_names.qualified(str(term.get("topologyKey") or "")):
         yield (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
     for index, name in enumerate(term.get("namespaces") or ()):
@@ -78,7 +78,7 @@ def _pod_term(place: Path, term: Spec) -> Iterator[Told]:
     yield from pods.label_keys(place, term)
 
 
-def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
+def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
     for index, one in enumerate(term.get("matchExpressions") or ()):
         at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
         yield from _values(at, str(section(one).get("operator")), values)
@@ -97,7 +97,7 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Told]:
             yield (*at, "values", 0), f'"{field["values"][0]}" is no name of a node'
 
 
-def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:
+def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Violation]:
     count = len(list(values))
     match operator:
         case "In" | "NotIn" if not count:
@@ -109,7 +109,7 @@ def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Told]:
 
 
 @of_daemonsets
-def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
@@ -126,7 +126,7 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """A term that no node meets, and terms that say no to so little that together they say it to nothing."""
     if not pod.get("affinity"):
         return

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.checks.engine.rule import Told, containers, items
+from gitops_ds.checks.engine.rule import Violation, containers, items
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.redaction import patterns
 
 _OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
 
 
-def no_secrets(body: Body) -> Iterator[Told]:
+def no_secrets(body: Body) -> Iterator[Violation]:
     """DS514: no secret is written out in a variable, an argument or a ConfigMap."""
     if body.get("kind") == "ConfigMap":
         data = body.get("data")
@@ -36,7 +36,7 @@ def no_secrets(body: Body) -> Iterator[Told]:
 _INSTEAD: Final = "take it from a Secret, and replace it, for it has been read"
 
 
-def _arguments(way: Path, given: Any) -> Iterator[Told]:
+def _arguments(way: Path, given: Any) -> Iterator[Violation]:
     for index, argument in enumerate(given or ()):
         option = _OPTION.match(argument) if isinstance(argument, str) else None
         name, value = option.groups() if option else ("", argument)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import (
-    Told,
+    Violation,
     containers,
     items,
     pod_specs,
@@ -38,12 +38,12 @@ _FILES: Final = frozenset({"/etc/machine-id", "/etc/localtime", "/etc/timezone",
 _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
-def host_network(body: Body) -> Iterator[Told]:
+def host_network(body: Body) -> Iterator[Violation]:
     """DS502: the pod has a network of its own."""
     yield from _shared(body, "hostNetwork", "the agent sees the traffic of the node, and its ports are the node's")
 
 
-def cluster_names(body: Body) -> Iterator[Told]:
+def cluster_names(body: Body) -> Iterator[Violation]:
     """DS503: on the host's network, names of the cluster need a dnsPolicy of their own."""
     for path, spec in pod_specs(body):
         if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "", "ClusterFirst"):
@@ -56,24 +56,24 @@ def cluster_names(body: Body) -> Iterator[Told]:
             yield said, message, Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),))
 
 
-def host_processes(body: Body) -> Iterator[Told]:
+def host_processes(body: Body) -> Iterator[Violation]:
     """DS504, hostPID."""
     yield from _shared(body, "hostPID", "the agent sees every process of the node, with its environment, and can signal it")
 
 
-def host_ipc(body: Body) -> Iterator[Told]:
+def host_ipc(body: Body) -> Iterator[Violation]:
     """DS504, hostIPC."""
     yield from _shared(body, "hostIPC", "the agent can read the shared memory of every process of the node")
 
 
-def _shared(body: Body, field: str, why: str) -> Iterator[Told]:
+def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
     for path, spec in pod_specs(body):
         if spec.get(field):
             way = (*path, field)
             yield way, f"{field}: {why}", Fix(f"remove {field}", (Mend(way),))
 
 
-def sensitive_paths(body: Body) -> Iterator[Told]:
+def sensitive_paths(body: Body) -> Iterator[Violation]:
     """DS505: the agent does not get the places from which a node can be taken over."""
     for way, path, _ in _host_paths(body):
         what = _told(path)
@@ -102,7 +102,7 @@ def _told(path: str) -> str:
     return ""
 
 
-def writable_paths(body: Body) -> Iterator[Told]:
+def writable_paths(body: Body) -> Iterator[Violation]:
     """DS506: what the agent only reads it can't change. Mounts that others shall see are written by their nature."""
     for way, path, volume in _host_paths(body):
         if section(volume.get("hostPath")).get("type") not in _NOT_WRITTEN and not path.endswith(".sock"):
@@ -117,7 +117,7 @@ def _read_only(mounts: Iterable[tuple[Path, str]]) -> Fix:
     return Fix("mount it read only", tuple(Mend((*mount, "readOnly"), True) for mount, _ in mounts))
 
 
-def typed_paths(body: Body) -> Iterator[Told]:
+def typed_paths(body: Body) -> Iterator[Violation]:
     """DS507: a path of the host says what must be there."""
     for way, path, volume in _host_paths(body):
         if not section(volume.get("hostPath")).get("type"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.checks.engine.rule import SPEC, Told, of_daemonsets, section
+from gitops_ds.checks.engine.rule import SPEC, Violation, of_daemonsets, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path, group_of
@@ -35,7 +35,7 @@ _CONTROLLERS: Final = ("pod-template-hash", "controller-revision-hash", "pod-tem
 _VOLATILE: Final = frozenset((*_RELEASE, *_CONTROLLERS, "date", "timestamp", "env", "environment", "stage"))
 
 
-def own_namespace(body: Body) -> Iterator[Told]:
+def own_namespace(body: Body) -> Iterator[Violation]:
     """DS014: an object lies in a namespace of its own (rendering refuses one that has none)."""
     if section(body.get("metadata")).get("namespace") == "default":
         kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
@@ -47,7 +47,7 @@ def own_namespace(body: Body) -> Iterator[Told]:
 
 
 @of_daemonsets
-def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS015: the labels by which people and tools find what belongs together."""
     metadata = section(body.get("metadata"))
     labels, name = section(metadata.get("labels")), metadata.get("name")
@@ -66,7 +66,7 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS105: the selector holds on to nothing that changes, for it can't be changed."""
     selector = section(spec.get("selector"))
     for key in section(selector.get("matchLabels")):
@@ -81,6 +81,6 @@ def _volatile(key: str) -> bool:
     return key.rpartition("/")[2].lower() in _VOLATILE
 
 
-def _told(path: Path, key: str) -> Told:
+def _told(path: Path, key: str) -> Violation:
     message = f"the label {key} changes with time, and a selector can't be changed: leave it to the labels of the pod template"
     return path, message, Fix(f"select without {key} (of a DaemonSet that is there this needs it made anew)", (Mend(path),))

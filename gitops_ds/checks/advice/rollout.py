@@ -13,7 +13,7 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import (
     POD,
     SPEC,
-    Told,
+    Violation,
     class_of,
     containers,
     items,
@@ -41,7 +41,7 @@ _LONG_BATCH: Final = 600
 
 
 @of_daemonsets
-def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS203: a pod that takes a port of the node has no room beside the one that it shall replace.
 
     The API server takes it: https://github.com/kubernetes/kubernetes/issues/106417
@@ -61,7 +61,7 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS205, where no nodes are known: never all at once, and of a network, storage or DNS agent only a few."""
     share = _PERCENT.match(str(_rolling(spec).get("maxUnavailable")))
     if share is None:
@@ -79,7 +79,7 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS207: under OnDelete a merge changes no pod."""
     if section(spec.get("updateStrategy")).get("type") == "OnDelete":
         message = "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate rolls it out"
@@ -90,7 +90,7 @@ _WAIT: Final = Fix("minReadySeconds: 10", (Mend(_READY_SECONDS, 10),))
 
 
 @of_daemonsets
-def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS208: a pod that has just become ready may still crash; without any probe DS209 tells."""
     if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
         message = (
@@ -100,7 +100,7 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS209: with no readiness probe and no seconds to wait nothing stops a bad rollout."""
     if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
         message = (
@@ -111,7 +111,7 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS210: time to end in order, and not so much that every node waits for minutes."""
     said = pod.get("terminationGracePeriodSeconds")
     grace = _DEFAULT_GRACE if said is None else said
@@ -136,7 +136,7 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
             )
 
 
-def sleeps_end_in_time(body: Body) -> Iterator[Told]:
+def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
     """DS210: a hook's sleep is no longer than the time to end; another one is refused.
 
     validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
@@ -162,7 +162,7 @@ def _sleep(hook: Spec) -> int:
 
 
 @of_daemonsets
-def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS211: a revision to go back to is kept."""
     kept = spec.get("revisionHistoryLimit")
     if kept in (0, 1):
@@ -174,7 +174,7 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS212: what each batch takes at least leaves a rollout time to end."""
     probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
     delay, wait = max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0), spec.get("minReadySeconds") or 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import tolerations
 from gitops_ds.checks.engine.rule import (
     POD,
-    Told,
+    Violation,
     class_of,
     items,
     of_daemonsets,
@@ -56,7 +56,7 @@ _RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))  # what a node needs before, a
 
 
 @of_daemonsets
-def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS301: an agent for every node runs on those of the control plane as well."""
     kind = class_of(body)
     if not (kind or pod.get("priorityClassName") == NODE_CRITICAL) or kind in _SOME_NODES or not _for_every_node(pod):
@@ -87,7 +87,7 @@ def _tolerate_too(told: list[Spec], words: str) -> Fix:
 
 
 @of_daemonsets
-def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS302: some taint keeps the agent away, unless the node is nothing without it."""
     told = items(pod.get("tolerations"))
     keyless = [one for one in told if not one.get("key") and one.get("operator") == "Exists"]
@@ -104,7 +104,7 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS303: `master` has been `control-plane` since Kubernetes 1.24 (label) and 1.25 (taint)."""
     told = items(pod.get("tolerations"))
     old = next((index for index, one in enumerate(told) if one.get("key") == _MASTER), None)
@@ -124,7 +124,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS305: what the controller adds by itself need not be said, and its time limit does not count."""
     told = pod.get("tolerations")
     if not told:
@@ -140,7 +140,7 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS308: labels of nodes by the names that stay."""
     chosen = section(pod.get("nodeSelector"))
     for old in chosen:
@@ -157,7 +157,7 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS310: there is one pod a node already; conditions among pods only add ways to stay Pending."""
     affinity = section(pod.get("affinity"))
     for path, said in (
@@ -171,7 +171,7 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS311: the controller chooses nodes by what is required."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED):
         message = "the DaemonSet controller does not look at what is preferred: each node that is eligible gets a pod"
@@ -179,7 +179,7 @@ def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS312: an agent has a priority."""
     if not pod.get("priorityClassName"):
         message = "without priorityClassName it is among the first to be evicted, and stays Pending on a full node"
@@ -187,7 +187,7 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS317: a required label, other than of the platform, keeps an agent off every node that has not got it yet or lost it."""
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
     wanted = [((*way, "key"), str(one.get("key"))) for way, one in _conditions(pod) if one.get("operator") in ("In", "Exists")]
@@ -201,7 +201,7 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS314: a DaemonSet with nodeName is a pod on one node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
@@ -210,7 +210,7 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS320: a scheduler of another name must be there, or no pod is ever scheduled."""
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
@@ -219,7 +219,7 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
 
 
 @of_daemonsets
-def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Told]:
+def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS315: serviceAccountName is the field; where both are said it is the one that counts."""
     old = pod.get("serviceAccount")
     if not old:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import (
-    Told,
+    Violation,
     containers,
     items,
     pod_specs,
@@ -21,7 +21,7 @@ from gitops_ds.model.objects import Body, Path
 _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
 
 
-def privileged(body: Body) -> Iterator[Told]:
+def privileged(body: Body) -> Iterator[Violation]:
     """DS501: no container is privileged."""
     for way, container in containers(body):
         context = container.get("securityContext")
@@ -31,7 +31,7 @@ def privileged(body: Body) -> Iterator[Told]:
             yield path, message, Fix("remove it", (Mend(path),))
 
 
-def no_escalation(body: Body) -> Iterator[Told]:
+def no_escalation(body: Body) -> Iterator[Violation]:
     """DS508: no program in the container gets more rights than the one that started it."""
     for way, container, own, _ in _contexts(body):
         # The API server refuses false beside these two: they are more than an escalation.
@@ -42,7 +42,7 @@ def no_escalation(body: Body) -> Iterator[Told]:
             yield path, message, Fix("forbid it", (Mend(path, False),))
 
 
-def no_root(body: Body) -> Iterator[Told]:
+def no_root(body: Body) -> Iterator[Violation]:
     """DS509: it is said who the container runs as."""
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
@@ -55,7 +55,7 @@ def no_root(body: Body) -> Iterator[Told]:
             yield path, message, Fix("refuse to run as root", (Mend(path, True),))
 
 
-def read_only_root(body: Body) -> Iterator[Told]:
+def read_only_root(body: Body) -> Iterator[Violation]:
     """DS510: the container can't change its own programs."""
     for way, container, own, _ in _contexts(body):
         if not own.get("readOnlyRootFilesystem"):
@@ -64,7 +64,7 @@ def read_only_root(body: Body) -> Iterator[Told]:
             yield path, message, Fix("make it read only", (Mend(path, True),))
 
 
-def few_capabilities(body: Body) -> Iterator[Told]:
+def few_capabilities(body: Body) -> Iterator[Violation]:
     """DS511: none of those that amount to root on the node is added."""
     for way, _, own, _ in _contexts(body):
         for index, name in enumerate(items(section(own.get("capabilities")).get("add"))):
@@ -77,7 +77,7 @@ def few_capabilities(body: Body) -> Iterator[Told]:
                 )
 
 
-def dropped_capabilities(body: Body) -> Iterator[Told]:
+def dropped_capabilities(body: Body) -> Iterator[Violation]:
     """DS511: those that a container has by default are dropped."""
     for way, container, own, _ in _contexts(body):
         if not own.get("privileged") and "ALL" not in items(section(own.get("capabilities")).get("drop")):
@@ -86,7 +86,7 @@ def dropped_capabilities(body: Body) -> Iterator[Told]:
             yield path, message, Fix("drop them all", (Mend(path, ["ALL"]),))
 
 
-def seccomp(body: Body) -> Iterator[Told]:
+def seccomp(body: Body) -> Iterator[Violation]:
     """DS512: system calls are filtered."""
     for path, _ in pod_specs(body):
         bare = [one for _, one, own, pod in _contexts(body) if not (_profiled(own) or _profiled(pod) or own.get("privileged"))]
@@ -100,7 +100,7 @@ def _profiled(context: Mapping[str, Any]) -> bool:
     return bool(context.get("seccompProfile"))
 
 
-def no_token(body: Body) -> Iterator[Told]:
+def no_token(body: Body) -> Iterator[Violation]:
     """DS513: a pod that has no service account of its own gets no token."""
     for path, spec in pod_specs(body):
         account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"

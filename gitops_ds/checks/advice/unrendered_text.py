@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from gitops_ds.checks.engine.rule import Told, section
+from gitops_ds.checks.engine.rule import Violation, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path, group_of
@@ -23,7 +23,7 @@ _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
 
 
-def filled_in(body: Body) -> Iterator[Told]:
+def filled_in(body: Body) -> Iterator[Violation]:
     """DS012: no place of a template is left; most objects are told apart from the bytes alone."""
     if not _is_kubernetes(body):
         return
@@ -52,7 +52,7 @@ _SERVERS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", 
 _SERVERS_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", names.TEMPLATE_GENERATION)
 
 
-def only_what_is_wanted(body: Body) -> Iterator[Told]:
+def only_what_is_wanted(body: Body) -> Iterator[Violation]:
     """DS013: no field that the API server writes; empty ones, as generators leave them, mean nothing."""
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
@@ -66,7 +66,7 @@ def only_what_is_wanted(body: Body) -> Iterator[Told]:
         yield _of_the_server(("status",))
 
 
-def _of_the_server(path: Path) -> Told:
+def _of_the_server(path: Path) -> Violation:
     message = f"{path[-1]} is written by the cluster, not by you: in a repository it is a difference for ever"
     return path, message, Fix(f"remove {path[-1]}", (Mend(path),), safe=True)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from gitops_ds.apimachinery import capacity, node_groups
 from gitops_ds.checks.change import regressions
-from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.change_context import ChangeSides
 from gitops_ds.checks.engine.rule import POD, pod
 from gitops_ds.model.objects import Body, Key, Path, show_path
 
@@ -15,7 +15,7 @@ from gitops_ds.model.objects import Body, Key, Path, show_path
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
 
 
-def within_budget(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def within_budget(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS606: what a change asks for, times its nodes, is little."""
     for key, manifest in sides.head.items():
         nodes = sides.after.eligible.get(key, frozenset())
@@ -41,7 +41,7 @@ def _asked(body: Body, resource: str) -> int:
         return 0
 
 
-def keeps_its_nodes(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def keeps_its_nodes(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS705: no node loses an agent that it has, unless the agent as a whole goes."""
     if sides.census is None:
         return
@@ -52,13 +52,13 @@ def keeps_its_nodes(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
             yield key, POD, message
 
 
-def _siblings(key: Key, sides: Sides) -> list[Key]:
+def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
     """The other variants of the agent: a node that goes from one to another keeps it."""
     agent = sides.head[key].agent
     return [other for other, manifest in sides.head.items() if agent and manifest.agent == agent and other != key]
 
 
-def as_the_base_says(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def as_the_base_says(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS708: the cluster has what the base says; told of objects that the change touches."""
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)

@@ -8,7 +8,7 @@ from typing import Final
 
 from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.change import blast_radius, regressions
-from gitops_ds.checks.engine.change_context import ChangeRule, Sides
+from gitops_ds.checks.engine.change_context import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.cluster_context import FleetTold
 from gitops_ds.checks.engine.rule import pod, section
 from gitops_ds.model import names
@@ -18,7 +18,7 @@ from gitops_ds.model.objects import Body, Key, Path
 _ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
-def selector_stays(sides: Sides) -> Iterator[FleetTold]:
+def selector_stays(sides: ChangeSides) -> Iterator[FleetTold]:
     """DS103: the selector of an object that is there can't be changed."""
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
@@ -31,7 +31,7 @@ def selector_stays(sides: Sides) -> Iterator[FleetTold]:
             yield key, ("spec", "selector"), message, Fix("put the selector back", (Mend(("spec", "selector"), was),))
 
 
-def no_rename(sides: Sides) -> Iterator[FleetTold]:
+def no_rename(sides: ChangeSides) -> Iterator[FleetTold]:
     """DS701: an agent keeps its name: another name is another agent."""
     for new in sides.come():
         for old in sides.gone():
@@ -43,7 +43,7 @@ def no_rename(sides: Sides) -> Iterator[FleetTold]:
                 yield new, ("metadata", "name"), message, old
 
 
-def stays(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def stays(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS702: no agent is taken away, unless the object itself said before that it may be, or that pruning leaves it."""
     renamed = {old for new in sides.come() for old in sides.gone() if _same_agent(sides.base[old].body, sides.head[new].body)}
     for key in sides.gone():

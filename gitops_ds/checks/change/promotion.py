@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from gitops_ds.checks.engine.change_context import ReachRule, Step
+from gitops_ds.checks.engine.change_context import ClusterStep, ReachRule
 from gitops_ds.checks.engine.rule import POD, items, section, template
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
@@ -27,10 +27,10 @@ def rank(environment: str) -> int | None:
     return next((place for place, names in enumerate(_ORDER) if any(word in names for word in words)), None)
 
 
-def in_small_steps(steps: Iterable[Step]) -> Iterator[tuple[str, Key, Path, str]]:
+def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str]]:
     """DS703: one change restarts the pods of some hundred nodes at most, and of one production environment."""
     restarted: dict[Key, dict[str, int]] = {}
-    production: dict[Key, list[Step]] = {}
+    production: dict[Key, list[ClusterStep]] = {}
     for step in steps:
         for key, _, _ in step.sides.rolling():
             if not _on_delete(step.sides.head[key].body):
@@ -54,7 +54,7 @@ def _on_delete(body: Body) -> bool:
     return section(section(body.get("spec")).get("updateStrategy")).get("type") == "OnDelete"
 
 
-def promoted(steps: Iterable[Step]) -> Iterator[tuple[str, Key, Path, str]]:
+def promoted(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str]]:
     """DS709: production gets the images that the environment before it has."""
     every = list(steps)
     for step in every:
@@ -68,7 +68,7 @@ def promoted(steps: Iterable[Step]) -> Iterator[tuple[str, Key, Path, str]]:
                 yield step.facts.name, key, (*POD, "containers"), message
 
 
-def _earlier(key: Key, steps: Sequence[Step]) -> list[Step]:
+def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
     """The clusters of the last environments before production that have the agent."""
     ranked = [(place, one) for one in steps if key in one.sides.head and (place := rank(one.facts.environment)) is not None]
     before = [place for place, _ in ranked if place < PRODUCTION]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import capacity, label_selector, quantities
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
-from gitops_ds.checks.engine.change_context import Sides
+from gitops_ds.checks.engine.change_context import ChangeSides
 from gitops_ds.checks.engine.cluster_context import FleetTold
 from gitops_ds.checks.engine.rule import POD, items, pod, section
 from gitops_ds.model.finding import Fix, Mend
@@ -23,7 +23,7 @@ _PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
-def restarts_for_something(sides: Sides) -> Iterator[FleetTold]:
+def restarts_for_something(sides: ChangeSides) -> Iterator[FleetTold]:
     """DS704: pods restart because something of theirs changed, not only a label or an annotation."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
@@ -40,7 +40,7 @@ def _marks(template: Body) -> dict[str, str]:
     return {str(key): str(value) for part in ("labels", "annotations") for key, value in section(metadata.get(part)).items()}
 
 
-def images_go_forward(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def images_go_forward(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS706: an image stays with its registry, keeps its digest, and is not an older one."""
     for key, before, after in sides.rolling():
         old = {name: image for _, name, image in _images(before)}
@@ -81,7 +81,7 @@ def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
     return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
 
 
-def asks_for_as_much(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS707: what an agent asks for, its priority and its time to end stay about what they were."""
     for key, before, after in sides.rolling():
         was, now = section(before.get("spec")), section(after.get("spec"))
@@ -108,7 +108,7 @@ def _requests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[
         yield resource, old.get(resource, 0), new.get(resource, 0)
 
 
-def _priority(sides: Sides, name: str) -> int | None:
+def _priority(sides: ChangeSides, name: str) -> int | None:
     found = sides.head.get(Key("scheduling.k8s.io", "PriorityClass", "", name))
     value = section(found.body if found else None).get("value", _PRIORITIES.get(name))
     return value if isinstance(value, int) else None
@@ -125,7 +125,7 @@ def amount(resource: str, thousandths: int) -> str:
     return f"{units:.4g}"
 
 
-def way_back(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
+def way_back(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
     """DS710: what runs now can be brought back."""
     for key, before, after in sides.both():
         if sides.base[key].digest != sides.head[key].digest:
@@ -133,7 +133,7 @@ def way_back(sides: Sides) -> Iterator[tuple[Key, Path, str]]:
                 yield key, path, message
 
 
-def no_way_back(key: Key, before: Body, after: Body, sides: Sides) -> Iterator[tuple[Path, str]]:
+def no_way_back(key: Key, before: Body, after: Body, sides: ChangeSides) -> Iterator[tuple[Path, str]]:
     """Why a DaemonSet can't go back to what the base has, each with the path that is to blame; nothing where it can."""
     was, now = (section(section(body.get("spec")).get("selector")) for body in (before, after))
     if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):

@@ -17,7 +17,7 @@ from gitops_ds.checks.cluster import (
 )
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.cluster_context import (
-    Fleet,
+    ClusterContext,
     FleetRule,
     FleetTold,
     pod_labels,
@@ -31,7 +31,7 @@ from gitops_ds.model.objects import Key, Path
 _CONTROLLERS = frozenset((("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
 
 
-def selectors_apart(fleet: Fleet) -> Iterator[FleetTold]:
+def selectors_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS104: no controller selects the pods of another one in its namespace; variants of one agent may."""
     controllers = [manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) in _CONTROLLERS]
     by_label: dict[tuple[str, str, str], list[Manifest]] = {}
@@ -57,7 +57,7 @@ def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> 
     return not siblings and label_selector.all_match(selector, pod_labels(other))
 
 
-def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def known_references(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     """DS416: what pods need is in the repository."""
     for manifest in fleet.daemonsets:
         for path, kind, name in references.of(pod_spec(manifest)):
@@ -67,7 +67,7 @@ def known_references(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
                 yield manifest.key, (*POD, *path), message
 
 
-def known_keys(fleet: Fleet) -> Iterator[FleetTold]:
+def known_keys(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the repository has that.
 
     One without any key is filled by others (an injected bundle of authorities), so nothing is known of its keys.
@@ -83,7 +83,7 @@ def known_keys(fleet: Fleet) -> Iterator[FleetTold]:
                 yield manifest.key, (*POD, *path), f"{kind} {name} has no key {wanted}{hint}; no pod starts without it", key
 
 
-def shared_claims(fleet: Fleet) -> Iterator[FleetTold]:
+def shared_claims(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS417: no volume for one node is asked for by the pods of all."""
     for manifest in fleet.daemonsets:
         for path, name in references.claims(pod_spec(manifest)):
@@ -95,7 +95,7 @@ def shared_claims(fleet: Fleet) -> Iterator[FleetTold]:
                 yield manifest.key, (*POD, *path), message, key
 
 
-def admitted(fleet: Fleet) -> Iterator[FleetTold]:
+def admitted(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS516: the namespace takes the pods, where the repository has it."""
     for manifest in fleet.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_labels
+from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_labels
 from gitops_ds.checks.engine.rule import (
     POD,
     at,
@@ -28,7 +28,7 @@ _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
 _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
-def companions_match(fleet: Fleet) -> Iterator[FleetTold]:
+def companions_match(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS106: what belongs to an agent by its labels still finds its pods.
 
     Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's folder, or shares a label with its
@@ -78,7 +78,7 @@ def _effect(kind: tuple[str, str]) -> str:
 _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
-def own_namespace(fleet: Fleet) -> Iterator[FleetTold]:
+def own_namespace(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS017: an agent is alone in its namespace, and that is none of Kubernetes' own."""
     first: dict[str, Manifest] = {}
     for manifest in fleet.daemonsets:
@@ -91,7 +91,7 @@ def own_namespace(fleet: Fleet) -> Iterator[FleetTold]:
             yield manifest.key, ("metadata", "namespace"), message, one.key
 
 
-def monitored(fleet: Fleet) -> Iterator[FleetTold]:
+def monitored(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus' example configuration."""
     bodies = [(one.key, one.body) for one in fleet.manifests.values()]
     monitors = [(key, section(body.get("spec"))) for key, body in bodies if key.group == "monitoring.coreos.com"]
@@ -116,7 +116,7 @@ def monitored(fleet: Fleet) -> Iterator[FleetTold]:
             yield manifest.key, POD, message
 
 
-def budgets_for_others(fleet: Fleet) -> Iterator[FleetTold]:
+def budgets_for_others(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS107: no PodDisruptionBudget for a DaemonSet, whose pods a drain leaves alone."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:

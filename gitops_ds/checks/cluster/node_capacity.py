@@ -18,7 +18,7 @@ from gitops_ds.apimachinery import (
 )
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import POD, pod, section, template
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate
@@ -56,21 +56,21 @@ class Misfit:
         return f"{when} on {node_groups.said(self.nodes, census)} ({self.why})"
 
 
-def misfits(fleet: Fleet) -> tuple[Misfit, ...]:
+def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     """The DaemonSets that don't fit on some of their nodes; nothing is said of nodes that don't tell what they have.
 
     Those of a higher priority are placed first, then what the cluster runs already, then by name.
     """
-    from gitops_ds.model.decision import Room  # of a large module that most checks need nothing of
+    from gitops_ds.model.decision import FreeCapacity  # of a large module that most checks need nothing of
 
     found: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):
         free = dict(room)
         for tenant in tenants:
-            why = capacity.misfit(tenant.asked, (), Room(free))
+            why = capacity.misfit(tenant.asked, (), FreeCapacity(free))
             surging = not why and tenant.surges
             twice = {resource: 2 * amount for resource, amount in tenant.asked.items()}
-            why = why or (capacity.misfit(twice, (), Room(free)) if surging else "")
+            why = why or (capacity.misfit(twice, (), FreeCapacity(free)) if surging else "")
             if why and tenant.ours:
                 found.setdefault((tenant.key, why, surging), []).extend(nodes)
             if not why or surging:
@@ -78,14 +78,14 @@ def misfits(fleet: Fleet) -> tuple[Misfit, ...]:
     return tuple(Misfit(key, why, tuple(sorted(nodes)), surging) for (key, why, surging), nodes in sorted(found.items()))
 
 
-def fits(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def fits(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     """DS605: an agent has room on each of its nodes, beside the other agents."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
             yield misfit.key, _CONTAINERS, misfit.said(fleet.census)
 
 
-def leaves_room(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def leaves_room(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     """DS607: all agents together leave most of the smallest node to the pods that it is there for."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
@@ -103,7 +103,7 @@ def leaves_room(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
             yield most.key, _CONTAINERS, message
 
 
-def _houses(fleet: Fleet) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
+def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
     """Nodes that are alike: who lives there, in the order of their priority, and what there is for pods."""
     census = fleet.census
     if census is None or not census.room:
@@ -121,7 +121,7 @@ def _houses(fleet: Fleet) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[
     yield from alike.values()
 
 
-def _tenants(fleet: Fleet, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
+def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
     classes = {key.name: one.body.get("value") for key, one in fleet.manifests.items() if key.kind == "PriorityClass"}
 
     def tenant(key: Key, body: Body, *, ours: bool) -> Tenant:

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from gitops_ds.apimachinery import capacity, node_groups
-from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_spec
+from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_spec
 from gitops_ds.checks.engine.rule import POD, items, section
 from gitops_ds.model.bundle import Manifest
 
@@ -16,7 +16,7 @@ _SHARED: Final = ("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
-def ports_apart(fleet: Fleet) -> Iterator[FleetTold]:
+def ports_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS601: no two agents take the same port of the same node."""
     if fleet.census is None:
         return
@@ -31,7 +31,7 @@ def ports_apart(fleet: Fleet) -> Iterator[FleetTold]:
             yield one.key, (*POD, "containers"), message, other.key
 
 
-def paths_apart(fleet: Fleet) -> Iterator[FleetTold]:
+def paths_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS608: no two agents write to the same path of the same node."""
     if fleet.census is None:
         return

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import int_or_percent, label_selector, node_groups
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_labels, pod_spec
+from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, class_of, items, section
 from gitops_ds.model.bundle import Alternatives, Manifest
 from gitops_ds.model.cluster_nodes import Census
@@ -29,7 +29,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
-def few_of_its_nodes(fleet: Fleet) -> Iterator[FleetTold]:
+def few_of_its_nodes(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or DNS agent a tenth."""
     for manifest, nodes in fleet.placed():
         strategy, kind = _strategy(manifest), class_of(manifest.body)
@@ -52,7 +52,7 @@ def _written(path: Path, value: str | int) -> Fix:
     return Fix(f"{path[-1]}: {value}", (Mend(path, value),))
 
 
-def ends_today(fleet: Fleet) -> Iterator[FleetTold]:
+def ends_today(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS206: a rollout ends, and within hours."""
     for manifest, nodes in fleet.placed():
         strategy = _strategy(manifest)
@@ -98,7 +98,7 @@ def _shown(share: Share) -> str:
     return f"{share.amount}%" if share.percent else str(share.amount)
 
 
-def known_labels(fleet: Fleet) -> Iterator[FleetTold]:
+def known_labels(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS307: an agent that no node has the labels for; which label it is."""
     census = fleet.census
     if census is None:
@@ -156,7 +156,7 @@ def _known(census: Census) -> str:
     return f"{len(census.nodes):,} {'declared' if census.declared else 'known'} nodes"
 
 
-def one_platform(fleet: Fleet) -> Iterator[FleetTold]:
+def one_platform(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS309: an agent says which system and processor it is for, where its nodes have several."""
     census = fleet.census
     if census is None:
@@ -174,7 +174,7 @@ def one_platform(fleet: Fleet) -> Iterator[FleetTold]:
                 yield (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
 
 
-def variants_apart(fleet: Fleet) -> Iterator[FleetTold]:
+def variants_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS602: no node runs an agent twice, as two of its variants."""
     if fleet.census is None:
         return
@@ -216,7 +216,7 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
     return Fix(f"leave out the nodes with {key}", tuple(mends))
 
 
-def _variants(fleet: Fleet) -> Iterable[tuple[Manifest, Manifest]]:
+def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
     """Pairs of DaemonSets that run the same image as the same agent: of one folder, or of one name label in a namespace."""
     found: dict[tuple[object, ...], list[Manifest]] = {}
     for manifest, _ in fleet.placed():
@@ -234,7 +234,7 @@ def _programs(manifest: Manifest) -> tuple[str, ...]:
     return tuple(sorted(image.repository for image in parsed))
 
 
-def variants_everywhere(fleet: Fleet) -> Iterator[FleetTold]:
+def variants_everywhere(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS603: each node that an agent counts on has one of its variants."""
     if fleet.census is None:
         return
@@ -255,7 +255,7 @@ def _meets(node: Node, terms: Alternatives) -> bool:
     return any(label_selector.all_match(term, node.labels) for term in terms)
 
 
-def some_node(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def some_node(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     """DS604: every agent is wanted on some node."""
     if fleet.census is None:
         return

@@ -10,20 +10,20 @@ from typing import Final
 
 from gitops_ds.checks.advice.scheduling import SYSTEM_PRIORITIES
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold, pod_spec
+from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_spec
 from gitops_ds.checks.engine.rule import POD
 from gitops_ds.model.objects import Body, Key, Path
 
 _PATH: Final[Path] = (*POD, "priorityClassName")
 
 
-def _own(fleet: Fleet) -> Mapping[str, tuple[Key, Body]]:
+def _own(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
     """Those of the repository, by name."""
     keys = (key for key in fleet.manifests if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass"))
     return {key.name: (key, fleet.manifests[key].body) for key in keys}
 
 
-def known(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
+def known(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is taken.
 
     Names that begin with `system-` are Kubernetes' own; others are known where the cluster's classes were read or the repository
@@ -41,7 +41,7 @@ def known(fleet: Fleet) -> Iterator[tuple[Key, Path, str]]:
         yield manifest.key, _PATH, f"there is no PriorityClass {name}{hint}; without it no pod can be made"
 
 
-def held_back(fleet: Fleet) -> Iterator[FleetTold]:
+def held_back(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS316: an agent is not below the pods that name no class, and may take the room that it needs."""
     own = _own(fleet)
     for manifest in fleet.daemonsets:

@@ -14,7 +14,7 @@ from gitops_ds.checks.engine.cluster_context import FleetRule
 from gitops_ds.checks.engine.rule import Rule, softened
 from gitops_ds.checks.schema import custom_rules, parse_rules
 
-Row = Rule | FleetRule | ChangeRule | ReachRule
+AnyRule = Rule | FleetRule | ChangeRule | ReachRule
 
 _HEAD = """# Rules
 
@@ -58,7 +58,7 @@ What is told before any rule can look. It can't be switched off. It is refused; 
 """
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[AnyRule]:
     """Every rule, by number; one that weighs differently from case to case has several."""
     tables = (
         parse_rules.RULES,
@@ -69,7 +69,7 @@ def rows() -> Iterator[Row]:
         repository_rules.RULES,
         suppressions.RULES,
     )
-    every: list[Row] = [rule for table in tables for rule in table]
+    every: list[AnyRule] = [rule for table in tables for rule in table]
     yield from sorted((*every, custom_rules.RULE, rule_table.CRASHED), key=lambda rule: rule.id)
 
 
@@ -80,14 +80,14 @@ def as_markdown() -> str:
     return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 
 
-def _row(parts: Sequence[Row]) -> str:
+def _row(parts: Sequence[AnyRule]) -> str:
     """One row for each rule; a line in it for each part that weighs differently."""
     page = f"[{parts[0].id}](../gitops_ds/checks/pages/{parts[0].id}.md)"
     columns = [cells[:1] if len(set(cells)) == 1 else cells for cells in zip(*map(_cells, parts), strict=True)]
     return f"| {' | '.join((page, *map('<br>'.join, columns)))} |\n"
 
 
-def _cells(rule: Row) -> tuple[str, str, str, str]:
+def _cells(rule: AnyRule) -> tuple[str, str, str, str]:
     match rule:
         case Rule(refused=True) | ChangeRule(refused=True):
             kind = "refused"
@@ -96,7 +96,7 @@ def _cells(rule: Row) -> tuple[str, str, str, str]:
     return rule.summary, kind, _severity(rule, kind), "yes" if rule.on else "no"
 
 
-def _severity(rule: Row, kind: str) -> str:
+def _severity(rule: AnyRule, kind: str) -> str:
     """As it is printed: without a class and a strict profile first, then where another severity is printed."""
     fixed = kind == "refused" or (isinstance(rule, Rule | FleetRule) and rule.certain)
     printed = rule.severity if fixed else softened(rule.severity, "", "")

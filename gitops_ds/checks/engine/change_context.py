@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.checks.engine.cluster_context import Fleet, FleetTold
+from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold
 from gitops_ds.checks.engine.rule import template
 from gitops_ds.model.bundle import ClusterFacts, Manifest
 from gitops_ds.model.cluster_nodes import Census
@@ -14,14 +14,14 @@ from gitops_ds.model.objects import Body, Key, Path
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ChangeSides:
     """One cluster before and after.
 
     `drift` are the fields that are different in the cluster from what the base says, by object, for whoever has asked the cluster.
     """
 
-    before: Fleet
-    after: Fleet
+    before: ClusterContext
+    after: ClusterContext
     drift: Mapping[Key, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
@@ -61,7 +61,7 @@ class Sides:
 
 
 # The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what more is known.
-ChangeCheck = Callable[[Sides], Iterable[FleetTold]]
+ChangeCheck = Callable[[ChangeSides], Iterable[FleetTold]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class ChangeRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClusterStep:
     """What a change does to one of a repository's clusters."""
 
     facts: ClusterFacts
-    sides: Sides
+    sides: ChangeSides
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +91,5 @@ class ReachRule:
     id: str
     severity: Severity
     summary: str
-    check: Callable[[Iterable[Step]], Iterable[tuple[str, Key, Path, str]]]
+    check: Callable[[Iterable[ClusterStep]], Iterable[tuple[str, Key, Path, str]]]
     on: bool = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, Problem
@@ -23,7 +23,7 @@ from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
 if TYPE_CHECKING:
-    from gitops_ds.checks.engine.change_context import Sides, Step
+    from gitops_ds.checks.engine.change_context import ChangeSides, ClusterStep
 
 SETTINGS = "gitops-ds.yaml"
 
@@ -34,7 +34,7 @@ Other = tuple[Key, Place | None]
 
 
 def check(
-    bundle: Bundle, snapshot: Snapshot, whole: Fleet | None = None, *, files: bool = True, advice: bool = True
+    bundle: Bundle, snapshot: Snapshot, whole: ClusterContext | None = None, *, files: bool = True, advice: bool = True
 ) -> Iterator[Finding]:
     """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
 
@@ -82,7 +82,7 @@ def check(
                 yield _unusable(none.rule, str(none), snapshot)
                 own_rules = own_rules.without(none.rule)
     if shapes_are_right and advice:
-        yield from _fleet(bundle, whole or Fleet(bundle.manifests), finding, sources)
+        yield from _fleet(bundle, whole or ClusterContext(bundle.manifests), finding, sources)
 
 
 def _unusable(rule: Custom, why: str, snapshot: Snapshot) -> Finding:
@@ -110,7 +110,7 @@ def _as_written(problem: Problem, found: Finding, files: Files) -> Fix | None:
     return error_messages.quoted(problem.path, written, safe=True) if same else fix
 
 
-def _fleet(bundle: Bundle, whole: Fleet, finding: Callable[..., Finding], files: Files) -> Iterator[Finding]:
+def _fleet(bundle: Bundle, whole: ClusterContext, finding: Callable[..., Finding], files: Files) -> Iterator[Finding]:
     for rule in cluster_rules.RULES:
         told, crash = _to_its_end(rule.id, partial(rule.check, whole)) if bundle.rules.get(rule.id, rule.on) else ([], None)
         if crash:
@@ -157,7 +157,7 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("DS003", Severity.WARNING, f'there is no rule "{name}" to switch{hint} (docs/rules.md lists them)', place)
 
 
-def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
     """What the rules over a change have against it. An object that is gone has no place in the head's files."""
     from gitops_ds.checks.change import object_changes
 
@@ -177,7 +177,7 @@ def compare(sides: Sides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]
             yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name, fix, other)
 
 
-def across(steps: Sequence[Step], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
+def across(steps: Sequence[ClusterStep], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
     """What the rules over a change of several clusters have against it; `heads` are the bundles by cluster."""
     from gitops_ds.checks.change import promotion
 

@@ -17,7 +17,7 @@ from gitops_ds.model.objects import Body, Key, Path
 
 
 @dataclass(frozen=True)
-class Fleet:
+class ClusterContext:
     """The manifests of one cluster, and its nodes; None where nobody knows them.
 
     `expected` holds by agent the nodes that it counts on, and those that shall get no pod; `ignored` nodes count for nobody.
@@ -79,7 +79,7 @@ class Fleet:
 
 # The object, the path, a sentence, and how to mend it, or which other object it is about as well, where that is known.
 FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix] | tuple[Key, Path, str, Key] | tuple[Key, Path, str, Fix, Key]
-FleetCheck = Callable[[Fleet], Iterable[FleetTold]]
+FleetCheck = Callable[[ClusterContext], Iterable[FleetTold]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Path
 
 # The path of a bad value, a sentence, and how to mend it where that is known.
-Told = tuple[Path, str] | tuple[Path, str, Fix]
+Violation = tuple[Path, str] | tuple[Path, str, Fix]
 # A body whose shape its schema has passed -> what is wrong.
-Check = Callable[[Body], Iterable[Told]]
+Check = Callable[[Body], Iterable[Violation]]
 # What a repository says of a rule: on, off, or on with settings of its own.
 Switch = bool | Mapping[str, Any]
 
@@ -115,11 +115,11 @@ def pod(body: Body) -> Mapping[str, Any]:
     return section(template(body).get("spec"))
 
 
-def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Told]]) -> Check:
+def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Violation]]) -> Check:
     """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's (at POD)."""
 
     @wraps(check)
-    def of_body(body: Body) -> Iterable[Told]:
+    def of_body(body: Body) -> Iterable[Violation]:
         if body.get("kind") != "DaemonSet":
             return ()
         if type(body) is Looked:

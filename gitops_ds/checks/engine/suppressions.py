@@ -35,7 +35,7 @@ _NO_VALUE: Final = re.compile(r"\s*(?:#.*)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Suppression:
     """A rule that is to be left alone: why, until when (as it is written; empty: for good), where that is written, and for what.
 
     Without a rule the text could not be read, and `reason` is all of it.
@@ -68,20 +68,20 @@ class Answered:
     suppressed: tuple[tuple[Finding, str], ...]
 
 
-def apply(findings: Iterable[Finding], answers: Iterable[Answer], today: date, judged: Callable[[str], bool]) -> Answered:
+def apply(findings: Iterable[Finding], answers: Iterable[Suppression], today: date, judged: Callable[[str], bool]) -> Answered:
     """Takes the findings away that somebody answers for, and adds what is wrong with the answers themselves.
 
     `judged`: whether a rule has looked at everything, so that an answer for it that covers nothing is not needed any more. Where
     anything was refused some rules have not looked, and nothing is said of answers that cover nothing.
     """
     given = list(answers)
-    by_rule: dict[str, list[Answer]] = {}
+    by_rule: dict[str, list[Suppression]] = {}
     for one in given:
         by_rule.setdefault(one.rule, []).append(one)
     told: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
-    covering: set[Answer] = set()
-    refused: set[Answer] = set()
+    covering: set[Suppression] = set()
+    refused: set[Suppression] = set()
     for finding in findings:
         covered = [one for one in by_rule.get(finding.rule, ()) if one.covers(finding)]
         good = next((one for one in covered if not one.fault(today)), None)
@@ -103,7 +103,7 @@ def apply(findings: Iterable[Finding], answers: Iterable[Answer], today: date, j
     return Answered(tuple(told), tuple(suppressed))
 
 
-def of(bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]) -> Iterator[Answer]:
+def of(bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]) -> Iterator[Suppression]:
     """Every answer in a repository. `bundles` are those of the clusters that were checked, `ignored` files are no part of it."""
     each = list(bundles)
     yield from _annotations(each, snapshot)
@@ -114,7 +114,7 @@ def of(bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePos
     yield from _exceptions(each, snapshot)
 
 
-def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Answer]:
+def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppression]:
     where: dict[tuple[Key, str], tuple[Manifest, set[str]]] = {}
     for bundle in bundles:
         for key, manifest in bundle.manifests.items():
@@ -131,7 +131,7 @@ def _on_object(key: Key, clusters: frozenset[str]) -> Callable[[Finding], bool]:
     return lambda finding: finding.object == key and (not finding.cluster or finding.cluster in clusters)
 
 
-def _comments(file: str, text: str) -> Iterator[Answer]:
+def _comments(file: str, text: str) -> Iterator[Suppression]:
     """A comment beside a value is about its line, one on a line of its own about the next line with a value."""
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -147,7 +147,7 @@ def _on_line(file: str, line: int) -> Callable[[Finding], bool]:
     return lambda finding: finding.place is not None and (finding.place.file, finding.place.line) == (file, line)
 
 
-def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Answer]:
+def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppression]:
     data = snapshot.files.get(_SETTINGS)
     if data is None or b"exceptions" not in data:
         return
@@ -157,7 +157,7 @@ def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Answer]:
     for index, one in enumerate(items(given)):
         told = {key: str(value) for key, value in section(one).items() if value is not None}
         place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
-        yield Answer(told.get("rule", ""), told.get("reason", ""), told.get("until", ""), place, facts.matching(told))
+        yield Suppression(told.get("rule", ""), told.get("reason", ""), told.get("until", ""), place, facts.matching(told))
 
 
 class _Facts:
@@ -194,7 +194,7 @@ class _Facts:
 _CONDITIONS: Final = ("object", "path", "environment", "class")
 
 
-def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterator[Answer]:
+def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterator[Suppression]:
     """`DS505=why; until=2030-12-31; DS506=why else`: entries in a row, each perhaps with its last day."""
     entries: list[list[Any]] = []
     for part in filter(None, map(str.strip, re.split(r"[;\n]", text))):
@@ -205,4 +205,4 @@ def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterato
         else:
             entries.append([[""], part, ""])
     for rules, reason, last in entries or [[[""], text.strip(), ""]]:
-        yield from (Answer(rule, reason, last, place, covers) for rule in rules)
+        yield from (Suppression(rule, reason, last, place, covers) for rule in rules)

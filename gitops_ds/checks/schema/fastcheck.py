@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-Check = Callable[[Any], bool]
+SchemaPredicate = Callable[[Any], bool]
 
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
 _KNOWN: Final = frozenset({"type", "format", "enum", "required", "properties", "additionalProperties", "items", "$ref", LIST_KEYS})
@@ -30,9 +30,9 @@ class Checks:
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
-        self._compiled: dict[str, Check] = {}
+        self._compiled: dict[str, SchemaPredicate] = {}
 
-    def of(self, name: str) -> Check:
+    def of(self, name: str) -> SchemaPredicate:
         """The check of a definition."""
         found = self._compiled.get(name)
         if found is None:
@@ -47,7 +47,7 @@ class Checks:
         """Whether a value surely meets a schema that stands in one of the definitions."""
         return self._compile(schema)(value)
 
-    def _compile(self, schema: Mapping[str, Any]) -> Check:
+    def _compile(self, schema: Mapping[str, Any]) -> SchemaPredicate:
         if not _KNOWN.issuperset(schema):
             raise UnknownKeyword(", ".join(sorted(set(schema) - _KNOWN)))
         if "$ref" in schema:
@@ -80,7 +80,7 @@ class Checks:
             case _:
                 raise UnknownKeyword(f"type {kind}")
 
-    def _object(self, schema: Mapping[str, Any]) -> Check:
+    def _object(self, schema: Mapping[str, Any]) -> SchemaPredicate:
         properties = {name: self._compile(value) for name, value in schema.get("properties", {}).items()}
         required = tuple(schema.get("required", ()))
         rest = schema.get("additionalProperties", True)
@@ -138,26 +138,26 @@ def _number_or_text(value: Any) -> bool:
     return type(value) is str or type(value) is int or type(value) is float
 
 
-_TEXTS: Final[Mapping[str, Check]] = {
+_TEXTS: Final[Mapping[str, SchemaPredicate]] = {
     "date-time": lambda value: type(value) is str and is_time(value),
     "byte": lambda value: type(value) is str and is_base64(value),
 }
 
 
-def _integer(limit: int | None) -> Check:
+def _integer(limit: int | None) -> SchemaPredicate:
     if limit is None:
         return lambda value: type(value) is int
     return lambda value: type(value) is int and -limit <= value < limit
 
 
-def _array(item: Check) -> Check:
+def _array(item: SchemaPredicate) -> SchemaPredicate:
     def check(value: Any) -> bool:
         return type(value) is list and all(map(item, value))
 
     return check
 
 
-def _unlike(items: Check, keys: tuple[str, ...]) -> Check:
+def _unlike(items: SchemaPredicate, keys: tuple[str, ...]) -> SchemaPredicate:
     def check(value: Any) -> bool:
         return items(value) and (len(value) < 2 or next(twins(value, keys), None) is None)
 
@@ -181,7 +181,7 @@ def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]
             yield first, index
 
 
-def _mapping(item: Check) -> Check:
+def _mapping(item: SchemaPredicate) -> SchemaPredicate:
     def check(value: Any) -> bool:
         if type(value) is not dict:
             return False
@@ -193,7 +193,7 @@ def _mapping(item: Check) -> Check:
     return check
 
 
-def _closed(properties: Mapping[str, Check], required: tuple[str, ...]) -> Check:
+def _closed(properties: Mapping[str, SchemaPredicate], required: tuple[str, ...]) -> SchemaPredicate:
     find = properties.get
     texts = frozenset(name for name, test in properties.items() if test is _text)  # most fields are: they cost no call
 

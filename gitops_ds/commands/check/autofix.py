@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gitops_ds.commands.check import source_edits
-from gitops_ds.commands.check.run import Checked
+from gitops_ds.commands.check.run import CheckResult
 from gitops_ds.commands.check.source_edits import FileEdit
 from gitops_ds.git import atomic_write
 from gitops_ds.model.change import Operation
@@ -30,7 +30,7 @@ from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml.edit import Edit
 
 Files = Mapping[PurePosixPath, bytes]
-Check = Callable[[Snapshot], Checked]
+CheckFunction = Callable[[Snapshot], CheckResult]
 # Whose mend it is, on which cluster.
 _Object = tuple[str, Key]
 
@@ -51,7 +51,7 @@ class Fixed:
     `left` says of each finding with a fix of the wanted kind why it stays. `restarts` names the DaemonSets whose pods are replaced.
     """
 
-    checked: Checked
+    checked: CheckResult
     files: Files
     done: tuple[Finding, ...] = ()
     left: tuple[tuple[Finding, str], ...] = ()
@@ -59,7 +59,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _FixCandidate:
     """What mends some findings, all of them by the same edits."""
 
     edits: tuple[FileEdit, ...]
@@ -68,17 +68,17 @@ class _Candidate:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _FixRound:
     """The check before, and what of the candidates holds so far."""
 
-    before: Checked
-    check: Check
-    after: Checked
-    taken: list[_Candidate] = field(default_factory=list)
+    before: CheckResult
+    check: CheckFunction
+    after: CheckResult
+    taken: list[_FixCandidate] = field(default_factory=list)
     left: list[tuple[Finding, str]] = field(default_factory=list)
 
 
-def fix(checked: Checked, check: Check, *, unsafe: bool = False) -> Fixed:
+def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> Fixed:
     """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files, again until none is left.
 
     `check` looks at a snapshot in the same way. Where the check knows a base, a fix in a pod template is left unless the change
@@ -89,7 +89,7 @@ def fix(checked: Checked, check: Check, *, unsafe: bool = False) -> Fixed:
     may_restart = _rolling(checked)
     for _ in range(_MOST_TURNS):
         candidates, left = _candidates(checked, may_restart, unsafe=unsafe)
-        turn = _Turn(checked, check, checked)
+        turn = _FixRound(checked, check, checked)
         # What is safe comes first: it may show a proposal to be about something that was not meant.
         for safe in (True, False):
             apart, waiting = _apart(one for one in candidates if one.safe is safe) if not turn.taken else ([], [])
@@ -104,13 +104,13 @@ def fix(checked: Checked, check: Check, *, unsafe: bool = False) -> Fixed:
     return Fixed(checked, files, _each_once(done), tuple(_once(left).items()), tuple(_restarted(start, checked)))
 
 
-def write(fixed: Fixed, repository: open_repository.Named, known: Snapshot) -> None:
+def write(fixed: Fixed, repository: open_repository.RepositoryRef, known: Snapshot) -> None:
     """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as `overwriting.overwrite`."""
     assert repository.directory is not None, "only a work tree can be fixed"
     atomic_write.overwrite(repository.directory, repository.path, fixed.files, known.files)
 
 
-def replacements(checked: Checked) -> dict[Finding, tuple[Replacement, ...]]:
+def replacements(checked: CheckResult) -> dict[Finding, tuple[Replacement, ...]]:
     """How the files would change by the fix of each finding that has a place of its own for it."""
     sources = source_edits.Sources(checked.snapshot)
     found: dict[Finding, tuple[Replacement, ...]] = {}
@@ -147,11 +147,11 @@ def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, l
 
 
 def _candidates(
-    checked: Checked, may_restart: frozenset[_Object] | None, *, unsafe: bool
-) -> tuple[list[_Candidate], dict[Finding, str]]:
+    checked: CheckResult, may_restart: frozenset[_Object] | None, *, unsafe: bool
+) -> tuple[list[_FixCandidate], dict[Finding, str]]:
     """What could be done about the findings, the safe ones first; and why nothing can be done about some."""
     sources = source_edits.Sources(checked.snapshot)
-    by_edits: dict[str, _Candidate] = {}
+    by_edits: dict[str, _FixCandidate] = {}
     left: dict[Finding, str] = {}
     wanted = [finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)]
     for finding in sorted(wanted, key=lambda one: not (one.fix and one.fix.safe)):
@@ -162,12 +162,12 @@ def _candidates(
         elif restarted:
             left[finding] = _RESTARTS.format(restarted)
         else:
-            known = by_edits.setdefault(repr(edits), _Candidate(tuple(edits), (), bool(finding.fix and finding.fix.safe)))
+            known = by_edits.setdefault(repr(edits), _FixCandidate(tuple(edits), (), bool(finding.fix and finding.fix.safe)))
             by_edits[repr(edits)] = replace(known, findings=(*known.findings, finding))
     return list(by_edits.values()), left
 
 
-def edits_of(finding: Finding, checked: Checked, sources: source_edits.Sources) -> list[FileEdit] | None:
+def edits_of(finding: Finding, checked: CheckResult, sources: source_edits.Sources) -> list[FileEdit] | None:
     """What the fix of a finding changes in which file; None where that has no place of its own."""
     mends = finding.fix.mends if finding.fix else ()
     if finding.object is None:
@@ -179,7 +179,7 @@ def edits_of(finding: Finding, checked: Checked, sources: source_edits.Sources) 
     return None
 
 
-def _rolling(checked: Checked) -> frozenset[_Object] | None:
+def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
     """The DaemonSets whose pods a change makes anew; None where no base is known."""
     if checked.changed is None:
         return None
@@ -192,7 +192,7 @@ def _rolling(checked: Checked) -> frozenset[_Object] | None:
     )
 
 
-def _restarted_by(finding: Finding, checked: Checked, may_restart: frozenset[_Object] | None) -> Key | None:
+def _restarted_by(finding: Finding, checked: CheckResult, may_restart: frozenset[_Object] | None) -> Key | None:
     """The DaemonSet whose pods a fix would make anew, though nothing else does."""
     key = finding.object
     if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
@@ -202,7 +202,7 @@ def _restarted_by(finding: Finding, checked: Checked, may_restart: frozenset[_Ob
     return key if in_template and not all((name, key) in may_restart for name in on) else None
 
 
-def _apart(candidates: Iterable[_Candidate]) -> tuple[list[_Candidate], list[_Candidate]]:
+def _apart(candidates: Iterable[_FixCandidate]) -> tuple[list[_FixCandidate], list[_FixCandidate]]:
     """Those that touch places of their own, and those that have to wait for one of them."""
     apart, waiting = [], []
     places: set[tuple[PurePosixPath, int, Path]] = set()
@@ -219,13 +219,13 @@ def _apart(candidates: Iterable[_Candidate]) -> tuple[list[_Candidate], list[_Ca
     return apart, waiting
 
 
-def _settle(turn: _Turn, candidates: Sequence[_Candidate]) -> None:
+def _settle(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> None:
     """Takes all of them, or the halves that hold."""
     if not candidates:
         return
     tried = [*turn.taken, *candidates]
     after = _tried(turn, tried)
-    if isinstance(after, Checked):
+    if isinstance(after, CheckResult):
         turn.taken, turn.after = tried, after
     elif len(candidates) == 1:
         turn.left += [(finding, after) for finding in candidates[0].findings]
@@ -235,7 +235,7 @@ def _settle(turn: _Turn, candidates: Sequence[_Candidate]) -> None:
         _settle(turn, candidates[half:])
 
 
-def _tried(turn: _Turn, candidates: Sequence[_Candidate]) -> Checked | str:
+def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult | str:
     """The check with these edits; or why they can't stay."""
     by_file: dict[PurePosixPath, list[Edit]] = {}
     for file, edit in (one for candidate in candidates for one in candidate.edits):
@@ -249,7 +249,7 @@ def _tried(turn: _Turn, candidates: Sequence[_Candidate]) -> Checked | str:
     return _harm(turn.before, after, [finding for one in candidates for finding in one.findings]) or after
 
 
-def _harm(before: Checked, after: Checked, mended: Sequence[Finding]) -> str:
+def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) -> str:
     """What the fixes do beside what they say; empty if nothing."""
     mends: dict[_Object, list[Mend]] = {}
     for finding in mended:
@@ -291,7 +291,7 @@ def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]
     return one
 
 
-def _refused(checked: Checked) -> Iterator[Finding]:
+def _refused(checked: CheckResult) -> Iterator[Finding]:
     """What is refused anywhere, be it told or not."""
     every = (*checked.findings, *(finding for one in checked.prepared for finding in one.findings))
     return (finding for finding in every if finding.refused)
@@ -316,11 +316,11 @@ def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:
     return made
 
 
-def _names(checked: Checked) -> list[str]:
+def _names(checked: CheckResult) -> list[str]:
     return [one.bundle.cluster.name for one in checked.prepared]
 
 
-def _bodies(checked: Checked) -> dict[_Object, Body]:
+def _bodies(checked: CheckResult) -> dict[_Object, Body]:
     """The objects of all clusters, also of those that were not asked for: they come from the same files."""
     found = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
     for name in rendering.clusters(checked.snapshot):
@@ -329,7 +329,7 @@ def _bodies(checked: Checked) -> dict[_Object, Body]:
     return {(name, key): manifest.body for name, manifests in found.items() for key, manifest in manifests.items()}
 
 
-def _restarted(before: Checked, after: Checked) -> list[Key]:
+def _restarted(before: CheckResult, after: CheckResult) -> list[Key]:
     old, new = _bodies(before), _bodies(after)
     changed = (
         key

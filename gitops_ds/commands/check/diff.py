@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from gitops_ds.checks.engine import check as check_rules
-from gitops_ds.checks.engine.change_context import Sides as RuleSides
-from gitops_ds.checks.engine.change_context import Step
-from gitops_ds.checks.engine.cluster_context import Fleet
+from gitops_ds.checks.engine.change_context import ChangeSides as RuleSides
+from gitops_ds.checks.engine.change_context import ClusterStep
+from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.commands.check.run import (
-    Changed,
-    Checked,
-    Drift,
-    Sides,
-    Wanted,
+    BaseDrift,
+    CheckInput,
+    CheckOptions,
+    CheckResult,
+    ClusterChange,
     together,
 )
 from gitops_ds.model.change import Change, FieldChange, Operation
@@ -31,7 +31,9 @@ from gitops_ds.redaction import objects
 from gitops_ds.render import bundle as rendering
 
 
-def against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, Prepared], more: Sequence[Finding]) -> Checked:
+def against(
+    sides: CheckInput, base: Snapshot, wanted: CheckOptions, found: Mapping[str, Prepared], more: Sequence[Finding]
+) -> CheckResult:
     """The check of what was found on the head, with what changes against the base."""
     there = rendering.clusters(base)
     played = outlook.Rehearsals()
@@ -43,24 +45,24 @@ def against(sides: Sides, base: Snapshot, wanted: Wanted, found: Mapping[str, Pr
         else:
             before = rendering.render(base, cluster=name if there else "", namespace=wanted.namespace)
         drift = differences.drift(before, live)
-        drifted.append(Drift(name, drift))
+        drifted.append(BaseDrift(name, drift))
         fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
-        rule_sides = RuleSides(Fleet(before.manifests, after.census), after.fleet, fields)
-        steps.append(Step(after.bundle.cluster, rule_sides))
+        rule_sides = RuleSides(ClusterContext(before.manifests, after.census), after.fleet, fields)
+        steps.append(ClusterStep(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
         known = replace(live, nodes=after.census.nodes) if after.census else live
         writes = [one for one in differences.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
         unplaced = rule_sides.before.unknown | rule_sides.after.unknown
         writes = [replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes]
         looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
-        changed.append(Changed((name,), tuple(writes), looks, after.census))
+        changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
     more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
     has_objects = any(live.objects for live in sides.live.values())
     drifts = tuple(one for one in drifted if one.objects) if has_objects else None
-    return Checked(sides.head, tuple(compared), together(compared, more), _alike(changed), drift=drifts, unread=sides.unread)
+    return CheckResult(sides.head, tuple(compared), together(compared, more), _alike(changed), drift=drifts, unread=sides.unread)
 
 
-def text(checked: Checked) -> str:
+def text(checked: CheckResult) -> str:
     """What changes, for a terminal; nothing where no base was asked for."""
     if checked.changed is None:
         return ""
@@ -72,7 +74,7 @@ def text(checked: Checked) -> str:
     return "\n".join(told if checked.changed else ["", "No object changes.", ""])
 
 
-def lines(change: Change, group: Changed) -> list[str]:
+def lines(change: Change, group: ClusterChange) -> list[str]:
     """One change in words, with what it means."""
     look = group.outlooks.get(change.key, outlook.NOTHING)
     return [
@@ -81,7 +83,7 @@ def lines(change: Change, group: Changed) -> list[str]:
     ]
 
 
-def time_of(group: Changed) -> str:
+def time_of(group: ClusterChange) -> str:
     """How long the slowest of its rollouts takes; empty where none was played."""
     played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
     if any(one.waiting for one in played):
@@ -89,12 +91,12 @@ def time_of(group: Changed) -> str:
     return f"about {outlook.duration(max(one.seconds for one in played))}" if played else ""
 
 
-def cost_of(group: Changed) -> str:
+def cost_of(group: ClusterChange) -> str:
     """What all of it asks for more, on every cluster of the group; empty where that is not known."""
     return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
 
 
-def as_json(checked: Checked) -> dict[str, Any]:
+def as_json(checked: CheckResult) -> dict[str, Any]:
     """What changes, and where clusters differ from the base, as parts of the report."""
     told: dict[str, Any] = {}
     if checked.changed is not None:
@@ -110,7 +112,7 @@ def as_json(checked: Checked) -> dict[str, Any]:
     return told
 
 
-def _as_json(change: Change, group: Changed) -> dict[str, Any]:
+def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
     look = group.outlooks.get(change.key, outlook.NOTHING)
     return {**printers.change_json(change), **outlook.as_json(look, change, group.census)}
 
@@ -121,7 +123,7 @@ def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
     return {"object": printers.reference(key), "fields": told}
 
 
-def drift_lines(checked: Checked) -> list[tuple[str, list[str]]]:
+def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
     """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
     told = []
     for one in checked.drift or ():
@@ -133,9 +135,9 @@ def drift_lines(checked: Checked) -> list[tuple[str, list[str]]]:
     return told
 
 
-def _alike(changed: Iterable[Changed]) -> tuple[Changed, ...]:
+def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
     """Clusters with the same change are told together; those without any are left out."""
-    groups: dict[str, Changed] = {}
+    groups: dict[str, ClusterChange] = {}
     for one in changed:
         if one.changes:
             text = "\n".join(line for change in one.changes for line in lines(change, one))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitops_ds import errors
-from gitops_ds.pipeline.open_repository import Named
+from gitops_ds.pipeline.open_repository import RepositoryRef
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.run import Checked
+    from gitops_ds.commands.check.run import CheckResult
 
 
 def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -21,7 +21,7 @@ def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str
     return first, tuple(more)
 
 
-def inside(files: Sequence[str], repository: Named) -> frozenset[str]:
+def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
     """The files' names in the repository. Raises UsageError for one that is not there, or lies outside."""
     if not files:
         return frozenset()
@@ -39,7 +39,7 @@ def inside(files: Sequence[str], repository: Named) -> frozenset[str]:
     return frozenset(names)
 
 
-def only(checked: Checked, names: frozenset[str]) -> Checked:
+def only(checked: CheckResult, names: frozenset[str]) -> CheckResult:
     """The check with nothing but what is at a place in these files; all of it where none is named."""
     if not names:
         return checked

@@ -21,8 +21,8 @@ from typing import NoReturn, TypeVar
 import orjson
 
 from gitops_ds.commands.check import result_cache
-from gitops_ds.commands.check.run import Sides, Wanted, of
-from gitops_ds.model.cached_results import Known
+from gitops_ds.commands.check.run import CheckInput, CheckOptions, of
+from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 
 @contextlib.contextmanager
-def shared(sides: Sides, wanted: Wanted) -> Iterator[Sides]:
+def shared(sides: CheckInput, wanted: CheckOptions) -> Iterator[CheckInput]:
     """The same sides, where another process judges the later files meanwhile, if that is worth it."""
     head = sides.head
     if not (_FEW <= len(head.files) <= _MOST and _is_plain(sides) and _can_fork()):
@@ -43,14 +43,14 @@ def shared(sides: Sides, wanted: Wanted) -> Iterator[Sides]:
         return
     later = dict(islice(sorted(head.files.items()), len(head.files) // 2, None))
     settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
-    other = Other(replace(head, files=settings | later), wanted)
+    other = SecondProcess(replace(head, files=settings | later), wanted)
     try:
-        yield sides.with_head(replace(head, known=Known(clean=_Soon(other.clean))))
+        yield sides.with_head(replace(head, known=CachedResults(clean=_Soon(other.clean))))
     finally:
         other.end()
 
 
-def _is_plain(sides: Sides) -> bool:
+def _is_plain(sides: CheckInput) -> bool:
     """Whether every manifest speaks for itself, and none is known yet."""
     head = sides.head
     made = head.expanded or head.charts or head.consumed or rendering.clusters(head) or rendering.agents(head)
@@ -61,10 +61,10 @@ def _can_fork() -> bool:
     return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
 
 
-class Other:
+class SecondProcess:
     """A process that checks these files. What it finds lies in memory that has a name on no disk; the end of a pipe says when."""
 
-    def __init__(self, snapshot: Snapshot, wanted: Wanted) -> None:
+    def __init__(self, snapshot: Snapshot, wanted: CheckOptions) -> None:
         self._open, inherited = os.pipe()
         self._found = os.memfd_create("found")
         self._ended = False
@@ -73,10 +73,10 @@ class Other:
             self._work(inherited, snapshot, wanted)
         os.close(inherited)
 
-    def _work(self, done: int, snapshot: Snapshot, wanted: Wanted) -> NoReturn:
+    def _work(self, done: int, snapshot: Snapshot, wanted: CheckOptions) -> NoReturn:
         try:
             gc.disable()
-            clean = result_cache.clean_in(of(Sides(snapshot, None, {}), wanted))
+            clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), wanted))
             with os.fdopen(self._found, "wb", closefd=False) as found:
                 found.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
             os.write(done, b".")
@@ -84,7 +84,7 @@ class Other:
             os._exit(0)  # whatever happened: nothing of the first process is ended twice
 
     def clean(self, *, wait: bool = False) -> Mapping[str, Set[Digest]] | None:
-        """`Known.clean` of what it judged; None as long as it does, where it failed, and when it was ended before."""
+        """`CachedResults.clean` of what it judged; None as long as it does, where it failed, and when it was ended before."""
         if self._ended:
             return None
         os.set_blocking(self._open, wait)

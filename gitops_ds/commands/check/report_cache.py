@@ -11,23 +11,23 @@ from typing import Final
 import msgspec
 
 from gitops_ds.commands.check import result_cache
-from gitops_ds.commands.check.result_cache import Memory
+from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.snapshot import Snapshot
-from gitops_ds.redaction.report import Secrets
+from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report
 
 # What a report hangs on beside the files and what was asked.
 _TELLERS: Final = ("app", "cli", "kinds", "model", "pipeline", "render", "report", "schemas", "source", "validate")
 _MOST_BYTES: Final = 16 * 1024 * 1024
-_NO_SECRETS: Final = Secrets()
+_NO_SECRETS: Final = ReportSecrets()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What was asked of which files: `words` are all that a report hangs on beside them, the day too."""
 
-    memory: Memory
+    memory: ResultCache
     words: tuple[str, ...]
     standing: Snapshot
 

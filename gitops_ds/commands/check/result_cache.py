@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.objects import Digest
 from gitops_ds.pipeline import open_repository
 from gitops_ds.renderers import disk_cache
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.run import Checked
+    from gitops_ds.commands.check.run import CheckResult
 
 # Fewer files are read faster than looked up: the start of a program is most of the time then.
 _FEW: Final = 100
@@ -41,7 +41,7 @@ _JUDGES: Final = ("apimachinery", "checks", "model", "render", "schemas", "yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ResultCache:
     """Where a repository's results are kept, with which secret, and from how many files on."""
 
     directory: Path
@@ -50,14 +50,14 @@ class Memory:
     few: int = _FEW
 
     @classmethod
-    def of(cls, repository: open_repository.Named) -> Memory | None:
+    def of(cls, repository: open_repository.RepositoryRef) -> ResultCache | None:
         """That of a repository; None where no secret can be kept."""
         given = os.environ.get("GITOPS_DS_CACHE_KEY")
         secret = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest() if given else _own_secret()
         name = disk_cache.key("check", repository.display, repository.path)
         return cls(open_repository.cache_directory("checks"), name, secret) if secret else None
 
-    def load(self) -> Known:
+    def load(self) -> CachedResults:
         """What is known of the repository's files; nothing where another version found it out."""
         data = disk_cache.read(self.directory, self.name, self.secret)
         if data is None:
@@ -67,9 +67,9 @@ class Memory:
         if told["version"] != version():
             return NOTHING
         clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
-        return Known({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
+        return CachedResults({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
-    def save(self, known: Known, checked: Checked) -> None:
+    def save(self, known: CachedResults, checked: CheckResult) -> None:
         """Keeps what is new, and of what was known and not asked for no more than as much again."""
         from gitops_ds.render import bundle as rendering
         from gitops_ds.render import parsed_objects
@@ -94,8 +94,8 @@ class Memory:
         disk_cache.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
 
 
-def clean_in(checked: Checked) -> dict[str, frozenset[Digest]]:
-    """`Known.clean` of what was checked."""
+def clean_in(checked: CheckResult) -> dict[str, frozenset[Digest]]:
+    """`CachedResults.clean` of what was checked."""
     from gitops_ds.checks.engine import check
 
     clean: dict[str, frozenset[Digest]] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gitops_ds.apimachinery import node_groups, node_pools
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.errors import UsageError
-from gitops_ds.model.cached_results import NOTHING, Known
+from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CheckOptions:
     """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
 
     `base_from` is the address at which the base is read; empty: in the repository itself.
@@ -47,11 +47,11 @@ class Wanted:
     inventory: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
-    known: Known = NOTHING
+    known: CachedResults = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ClusterChange:
     """What a change does to some clusters, alike in each."""
 
     clusters: tuple[str, ...]
@@ -61,7 +61,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class BaseDrift:
     """Where a cluster is not what the base says, by object: old is what the cluster has, new what the base says."""
 
     cluster: str
@@ -69,7 +69,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
     `suppressed` is what somebody answers for, each with the reason. `drift` is None where no cluster's objects are known. `unread`
@@ -79,14 +79,14 @@ class Checked:
     snapshot: Snapshot
     prepared: tuple[Prepared, ...]
     findings: tuple[Finding, ...]
-    changed: tuple[Changed, ...] | None = None
+    changed: tuple[ClusterChange, ...] | None = None
     suppressed: tuple[tuple[Finding, str], ...] = ()
-    drift: tuple[Drift, ...] | None = None
+    drift: tuple[BaseDrift, ...] | None = None
     unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class CheckInput:
     """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of each cluster.
 
     `live` has the empty name for what holds for every cluster. `again` is the head read a second time, where a rule asks for it.
@@ -103,17 +103,19 @@ class Sides:
         """What is known of a cluster."""
         return self.live.get(cluster) or self.live.get("") or Live()
 
-    def with_head(self, head: Snapshot) -> Sides:
+    def with_head(self, head: Snapshot) -> CheckInput:
         """The same for other files; what charts and kustomizations were made to is as it was read."""
         return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
 
 
-async def check(repository: open_repository.Named, at: str | None, wanted: Wanted) -> Checked:
+async def check(repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions) -> CheckResult:
     """Renders and checks every cluster, once for each side. Raises UsageError for a base or a cluster that is not there."""
     return of(await sides(repository, at, wanted), wanted)
 
 
-async def sides(repository: open_repository.Named, at: str | None, wanted: Wanted, standing: Snapshot | None = None) -> Sides:
+async def sides(
+    repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions, standing: Snapshot | None = None
+) -> CheckInput:
     """Reads what a check looks at; `standing` is the work tree, where it was read already."""
     read = open_repository.expanded(standing, repository.allowed) if standing else open_repository.snapshot(repository, at)
     head = replace(await read, known=wanted.known)
@@ -124,7 +126,7 @@ async def sides(repository: open_repository.Named, at: str | None, wanted: Wante
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await open_repository.snapshot(repository, at) if twice else None
     if wanted.live is None:
-        return Sides(head, base, live, again)
+        return CheckInput(head, base, live, again)
     from gitops_ds.commands.check import live_cluster
 
     # Which clusters are asked is for the base to say, not for a change that nobody has looked at.
@@ -136,7 +138,9 @@ async def sides(repository: open_repository.Named, at: str | None, wanted: Wante
     seen, unread = await live_cluster.clusters(connection, {name: rendering.facts(trusted, name) for name in names})
     if unread and wanted.require_live:
         raise next(iter(unread.values()))
-    return Sides(head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items()))
+    return CheckInput(
+        head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items())
+    )
 
 
 def _inventories(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
@@ -147,7 +151,7 @@ def _inventories(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
     return cluster_snapshot.read_each(files, rendering.clusters(head))
 
 
-def of(sides: Sides, wanted: Wanted) -> Checked:
+def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
     """The check of what was read. Raises UsageError for a cluster that is not there."""
     head = sides.head
     every = rendering.clusters(head)
@@ -164,7 +168,7 @@ def of(sides: Sides, wanted: Wanted) -> Checked:
                 again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:
-        return Checked(head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread)
+        return CheckResult(head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread)
     from gitops_ds.commands.check import diff
 
     return diff.against(sides, sides.base, wanted, found, more)
@@ -177,7 +181,7 @@ def require_content(where: str, snapshot: Snapshot, prepared: Iterable[Prepared]
         raise UsageError(f"{where} has no Kubernetes object and no file of gitops-ds: {advice}")
 
 
-def document(checked: Checked) -> dict[str, Any]:
+def document(checked: CheckResult) -> dict[str, Any]:
     """What is known of nodes, what changes, and where clusters differ from the base, as parts of the report."""
     told: dict[str, Any] = {"nodes": _nodes_json(checked)}
     if checked.changed is None and checked.drift is None:
@@ -187,7 +191,7 @@ def document(checked: Checked) -> dict[str, Any]:
     return {**told, **diff.as_json(checked)}
 
 
-def notes(checked: Checked) -> list[str]:
+def notes(checked: CheckResult) -> list[str]:
     """What the rules over nodes looked at, in a sentence for each sort of knowledge."""
     told = []
     seen = [one for one in checked.prepared if one.census and not one.census.declared]
@@ -219,7 +223,7 @@ def _names(some: Sequence[Prepared]) -> list[str]:
     return [one.bundle.cluster.name for one in some if one.bundle.cluster.name]
 
 
-def _nodes_json(checked: Checked) -> list[dict[str, Any]]:
+def _nodes_json(checked: CheckResult) -> list[dict[str, Any]]:
     return [
         {
             "cluster": one.bundle.cluster.name,

@@ -9,14 +9,14 @@ from pathlib import Path
 import orjson
 
 from gitops_ds.checks.engine import rule_table, suppressions
-from gitops_ds.commands.check.run import Checked
+from gitops_ds.commands.check.run import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Finding
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report
 
 
-def without(checked: Checked, today: date, baseline: frozenset[str] = frozenset()) -> Checked:
+def without(checked: CheckResult, today: date, baseline: frozenset[str] = frozenset()) -> CheckResult:
     """The check without what somebody answers for on that day, and without what the baseline has; what is refused stays.
 
     `baseline` holds fingerprints. Answers are only called unneeded where every cluster was looked at.

@@ -27,7 +27,7 @@ from gitops_ds.commands.git_commit import Proposal
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import Asked, Place
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
@@ -40,7 +40,7 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.plan import printers
 from gitops_ds.renderers import expand
-from gitops_ds.simulator import Behaviour, Fault, NodeSpec, Trouble, virtual_time
+from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
 from gitops_ds.telemetry import log_lines
 
 CLUSTER = "dev-1"
@@ -51,10 +51,10 @@ PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was looked at."""
 
-    cluster: simulator.Cluster
+    cluster: simulator.SimulatedCluster
     repository: Repository
     folder: Path
     loop: deployer_loop.Loop
@@ -85,16 +85,16 @@ def run(story: Coroutine[Any, Any, None], speed: float) -> None:
 
 
 @asynccontextmanager
-async def _paged(stage: Stage) -> AsyncIterator[str]:
+async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     """The page, at a port of this machine that is free; gives its link."""
-    from gitops_ds.fleet.tracker import Standings
+    from gitops_ds.fleet.tracker import StatusTracker
     from gitops_ds.service import page_view
     from gitops_ds.settings.page import PageSettings
     from gitops_ds.web import server
 
     states: dict[str, State] = {}
-    standings = Standings(stage.controller, lambda: states, stage.cluster.server.now)
-    shown = page_view.Shown(CLUSTER, standings, lambda: [page_view.Followed(stage.loop.wanted, stage.repository)])
+    standings = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
+    shown = page_view.Shown(CLUSTER, standings, lambda: [page_view.RepositoryView(stage.loop.wanted, stage.repository)])
 
     async def remember() -> None:
         heard = 0
@@ -123,7 +123,7 @@ async def _paged(stage: Stage) -> AsyncIterator[str]:
 @asynccontextmanager
 async def _stage(
     folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[DemoStage]:
     work = folder / "repository"
     with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
         shutil.copytree(example, work)
@@ -131,16 +131,16 @@ async def _stage(
         _without_kustomize(work)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
     say(f"a Git repository in {work}: commit {first[:12]} with {sum(1 for f in work.rglob('*.yaml'))} YAML files")
-    behaviour = Behaviour(faults=(Fault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
+    behaviour = Behaviour(faults=(PodFault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
     async with (
-        simulator.Cluster(behaviour) as cluster,
+        simulator.SimulatedCluster(behaviour) as cluster,
         Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
     ):
         cluster.add_nodes(NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1))
         heard: list[Record] = []
         loop = _loop(cluster, repository, heard)
         controller = Controller(cluster.client(), Powers.FULL, _quiet, clock=cluster.server.now, chance=random.Random(1).random)
-        stage = Stage(cluster, repository, work, loop, controller, heard, say, show_agent)
+        stage = DemoStage(cluster, repository, work, loop, controller, heard, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(loop.run())
@@ -163,22 +163,24 @@ def _quiet(_: Record) -> None:
     """The controller's own records; the scenes look at the objects instead."""
 
 
-def _loop(cluster: simulator.Cluster, repository: Repository, heard: list[Record]) -> deployer_loop.Loop:
+def _loop(cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Record]) -> deployer_loop.Loop:
     async def snapshot(commit: CommitId) -> Snapshot:
         return await open_repository.snapshot_of(repository, commit, "")
 
     def tip() -> Awaitable[CommitId]:
         return repository.tip(revision.Branch("main"))
 
-    place = Place(cluster.client(), "gitops-ds", state_store.identity("node-agents", "", "", CLUSTER), repository.address.display)
-    source = revision_selector.Source(
+    place = DeployTarget(
+        cluster.client(), "gitops-ds", state_store.identity("node-agents", "", "", CLUSTER), repository.address.display
+    )
+    source = revision_selector.RevisionSource(
         tip, snapshot, repository.movement, revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER))
     )
-    timing = deployer_loop.Timing(5.0, cluster.server.now, random.Random(2).random)
-    return deployer_loop.Loop(source, place, Asked(patience=0.0), heard.append, timing)
+    timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
+    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
 
 
-async def _look(stage: Stage) -> tuple[Agent, ...]:
+async def _look(stage: DemoStage) -> tuple[Agent, ...]:
     now = stage.cluster.server.now()
     agents = await fleet_agents.look(stage.cluster, "gitops-ds", now)
     for agent in agents:
@@ -187,7 +189,7 @@ async def _look(stage: Stage) -> tuple[Agent, ...]:
     return agents
 
 
-async def _agent(stage: Stage, name: str, until: Callable[[Agent], bool], what: str) -> Agent:
+async def _agent(stage: DemoStage, name: str, until: Callable[[Agent], bool], what: str) -> Agent:
     """The agent as soon as `until` holds for it."""
 
     def found(agents: tuple[Agent, ...]) -> bool:
@@ -196,7 +198,7 @@ async def _agent(stage: Stage, name: str, until: Callable[[Agent], bool], what: 
     return fleet_agents.find(await _fleet(stage, found, what), name, "")
 
 
-async def _fleet(stage: Stage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
+async def _fleet(stage: DemoStage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         agents = await _look(stage)
@@ -212,7 +214,7 @@ def _healthy(agent: Agent) -> bool:
     return agent.health.state is HealthState.HEALTHY and agent.counts.available == agent.counts.desired > 0
 
 
-async def _every_node(stage: Stage) -> None:
+async def _every_node(stage: DemoStage) -> None:
     stage.say("\nA commit becomes one pod on every node")
     stage.loop.ask()
 
@@ -234,7 +236,7 @@ def _all_there(agent: Agent) -> bool:
     return agent.seen.daemonset.counts is not None and agent.counts.available == agent.counts.desired and not agent.health.nodes
 
 
-def _counters(stage: Stage, agent: Agent) -> None:
+def _counters(stage: DemoStage, agent: Agent) -> None:
     counts = agent.counts
     stage.say(
         f"  {agent.key.name}: DESIRED {counts.desired}  CURRENT {counts.current}  READY {counts.ready}  "
@@ -242,7 +244,7 @@ def _counters(stage: Stage, agent: Agent) -> None:
     )
 
 
-async def _join_and_leave(stage: Stage) -> None:
+async def _join_and_leave(stage: DemoStage) -> None:
     stage.say("\nA node joins, another leaves; nobody commits anything")
     before = stage.cluster.server.now()
     stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
@@ -261,7 +263,7 @@ def _pod_on(agent: Agent, node: str) -> str:
     return next(pod.name for pod in agent.seen.pods if pod.node == node)
 
 
-async def _rollout(stage: Stage) -> None:
+async def _rollout(stage: DemoStage) -> None:
     stage.say("\nA newer image: planned against the live ControllerRevisions, rolled out one node at a time")
     commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
     await _told_plan(stage, commit)
@@ -274,13 +276,13 @@ def _number(agent: Agent) -> int:
     return agent.current.number if agent.current else 0
 
 
-def _tag(stage: Stage, name: str) -> str:
+def _tag(stage: DemoStage, name: str) -> str:
     """The tag of the agent's image as it stands in the file."""
     found = re.search(r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text())
     return found[1] if found else ""
 
 
-async def _commit(stage: Stage, name: str, change: tuple[str, str], subject: str) -> CommitId:
+async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject: str) -> CommitId:
     old, new = change
     file = stage.folder / "agents" / name / "daemonset.yaml"
     file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
@@ -290,7 +292,7 @@ async def _commit(stage: Stage, name: str, change: tuple[str, str], subject: str
     return commit
 
 
-async def _told_plan(stage: Stage, commit: CommitId) -> None:
+async def _told_plan(stage: DemoStage, commit: CommitId) -> None:
     """Prints the plan that the deployer made for the commit, without its last lines."""
 
     def planned() -> Planned | None:
@@ -303,7 +305,7 @@ async def _told_plan(stage: Stage, commit: CommitId) -> None:
             stage.say(f"  {line}")
 
 
-async def _broken_commit(stage: Stage) -> None:
+async def _broken_commit(stage: DemoStage) -> None:
     stage.say("\nA commit with a typo changes nothing")
     before = await _agent(stage, OTHER, _healthy, "a healthy agent")
     commit = await _commit(stage, OTHER, ("tolerations:", "tolerationz:"), "a typo")
@@ -321,7 +323,7 @@ async def _broken_commit(stage: Stage) -> None:
     await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
 
 
-async def _bad_image(stage: Stage) -> None:
+async def _bad_image(stage: DemoStage) -> None:
     stage.say("\nA bad image: the rollout stalls, and health says where and why")
     commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
     await _told_plan(stage, commit)
@@ -333,12 +335,12 @@ async def _bad_image(stage: Stage) -> None:
     _counters(stage, agent)
 
 
-async def _way_back(stage: Stage) -> None:
+async def _way_back(stage: DemoStage) -> None:
     stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
     agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
     good = agent.history[-2]
-    named = open_repository.Named(stage.repository.address, "", None)
-    asked = rollback.Asked(good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR))
+    named = open_repository.RepositoryRef(stage.repository.address, "", None)
+    asked = rollback.RollbackOptions(good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR))
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await rollback.roll_back_in(stage.repository, named, agent, asked)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")

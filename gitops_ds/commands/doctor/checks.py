@@ -19,7 +19,7 @@ from gitops_ds.checks.schema import kubernetes
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor import service as doctor_service
-from gitops_ds.commands.doctor.result import Line, Verdict, Wanted
+from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import version as git_version
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
@@ -34,7 +34,7 @@ _REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjec
 _ROLES: Final = "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists them)"
 
 
-async def examine(wanted: Wanted) -> AsyncIterator[Line]:
+async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
     """The lines in the order in which trouble is best mended; never raises for what it finds."""
     yield _versions()
     yield _yaml()
@@ -54,15 +54,15 @@ async def examine(wanted: Wanted) -> AsyncIterator[Line]:
 
 
 def _versions() -> Line:
-    return Line("versions", Verdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}")
+    return Line("versions", CheckVerdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}")
 
 
 def _yaml() -> Line:
     if nodes.c_parser_present():
-        return Line("yaml", Verdict.OK, "the C parser is there")
+        return Line("yaml", CheckVerdict.OK, "the C parser is there")
     return Line(
         "yaml",
-        Verdict.WARNING,
+        CheckVerdict.WARNING,
         "no C parser: reading is many times slower",
         "install the extra: pip install 'ruamel.yaml[oldlibyaml]'",
     )
@@ -72,44 +72,48 @@ def _schemas() -> Line:
     try:
         counts = {version: len(openapi.kinds(version)) for version in openapi.VERSIONS}
     except (OSError, ValueError, KeyError) as error:
-        return Line("schemas", Verdict.BAD, f"the Kubernetes schemas can't be read: {error}", "install gitops-ds anew")
-    return Line("schemas", Verdict.OK, "Kubernetes " + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items()))
+        return Line("schemas", CheckVerdict.BAD, f"the Kubernetes schemas can't be read: {error}", "install gitops-ds anew")
+    return Line(
+        "schemas", CheckVerdict.OK, "Kubernetes " + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items())
+    )
 
 
-def _settings(wanted: Wanted) -> tuple[Line, Wanted, Service | None]:
+def _settings(wanted: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
     """The line; what is wanted, with the file's words where the command line has none; and the file's settings."""
     if wanted.settings is None:
-        return Line("settings", Verdict.OK, "no file named: options and GITOPS_DS_… variables count"), wanted, None
+        return Line("settings", CheckVerdict.OK, "no file named: options and GITOPS_DS_… variables count"), wanted, None
     try:
         found = settings.read(wanted.settings)
     except errors.SettingsError as error:
-        return Line("settings", Verdict.BAD, str(error), "mend the file; docs/operations.md lists the settings"), wanted, None
+        return Line("settings", CheckVerdict.BAD, str(error), "mend the file; docs/operations.md lists the settings"), wanted, None
     theirs, ours = found.cluster, wanted.connection
     connection = connect.Connection(ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace)
     merged = replace(wanted, cluster=wanted.cluster or theirs.name, connection=connection)
-    return Line("settings", Verdict.OK, f"{wanted.settings} is right"), merged, found
+    return Line("settings", CheckVerdict.OK, f"{wanted.settings} is right"), merged, found
 
 
 def _git(version: tuple[int, ...] | None) -> Line:
     advice = f"install git {'.'.join(map(str, OLDEST_GIT))} or newer"
     if version is None:
-        return Line("git", Verdict.BAD, "git is not on the PATH", advice)
+        return Line("git", CheckVerdict.BAD, "git is not on the PATH", advice)
     text = f"git {'.'.join(map(str, version))}"
-    return Line("git", Verdict.OK, text) if version >= OLDEST_GIT else Line("git", Verdict.BAD, f"{text} is too old", advice)
+    return (
+        Line("git", CheckVerdict.OK, text) if version >= OLDEST_GIT else Line("git", CheckVerdict.BAD, f"{text} is too old", advice)
+    )
 
 
 def _kustomize() -> Line:
     found = expand.program()
     if found is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
-        return Line("kustomize", Verdict.WARNING, "neither kustomize nor kubectl is on the PATH", advice)
+        return Line("kustomize", CheckVerdict.WARNING, "neither kustomize nor kubectl is on the PATH", advice)
     if (way := process.isolation()) == "none":
         advice = "allow seccomp filters or user namespaces; until then URLs are refused wherever a kustomization could fetch them"
-        return Line("kustomize", Verdict.WARNING, f"{found[0]} can't be kept from the network here", advice)
-    return Line("kustomize", Verdict.OK, f"kustomizations are built by {found[0]}, without a network ({way})")
+        return Line("kustomize", CheckVerdict.WARNING, f"{found[0]} can't be kept from the network here", advice)
+    return Line("kustomize", CheckVerdict.OK, f"kustomizations are built by {found[0]}, without a network ({way})")
 
 
-async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
+async def _live(wanted: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
     try:
         async with connect.opened(wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None) as cluster:
             yield _version(await cluster.version())
@@ -119,16 +123,16 @@ async def _live(wanted: Wanted, service: Service | None, bundles: Sequence[Bundl
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
     except (errors.ClusterError, errors.UsageError) as error:
-        yield Line("cluster", Verdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
+        yield Line("cluster", CheckVerdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
 
 
 def _version(version: str) -> Line:
     minor = ".".join(version.removeprefix("v").split(".")[:2])
     if minor in openapi.VERSIONS:
-        return Line("cluster", Verdict.OK, f"Kubernetes {version}")
+        return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
     oldest, newest = openapi.VERSIONS[0], openapi.NEWEST
     advice = f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are {oldest} to {newest}"
-    return Line("cluster", Verdict.WARNING, f"Kubernetes {version} is not one that this version was tested with", advice)
+    return Line("cluster", CheckVerdict.WARNING, f"Kubernetes {version} is not one that this version was tested with", advice)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -184,16 +188,16 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
     """
     named = tuple(keys)
     uses = (
-        ("rights to look", looking(), Verdict.BAD, _ROLES),
-        ("rights to apply", applying(named), Verdict.BAD, _ROLES),
-        ("rights to remember", remembering(namespace), Verdict.BAD, _ROLES),
+        ("rights to look", looking(), CheckVerdict.BAD, _ROLES),
+        ("rights to apply", applying(named), CheckVerdict.BAD, _ROLES),
+        ("rights to remember", remembering(namespace), CheckVerdict.BAD, _ROLES),
         (
             "rights to lead",
             leading(namespace),
-            Verdict.WARNING,
+            CheckVerdict.WARNING,
             "needed by a service with an election; the settings may switch it off",
         ),
-        ("rights to prune", pruning(named), Verdict.WARNING, "needed for --prune, and to collect ConfigMaps that nobody uses"),
+        ("rights to prune", pruning(named), CheckVerdict.WARNING, "needed for --prune, and to collect ConfigMaps that nobody uses"),
     )
     for name, asked, verdict, advice in uses:
         answers = await asyncio.gather(*(_may(cluster, right) for right in asked))
@@ -201,7 +205,7 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         if missing:
             yield Line(name, verdict, f"may not {_list(missing)}", advice)
         else:
-            yield Line(name, Verdict.OK, f"all {len(asked)} are granted")
+            yield Line(name, CheckVerdict.OK, f"all {len(asked)} are granted")
 
 
 def _list(missing: list[Right]) -> str:
@@ -224,6 +228,6 @@ def as_json(lines: Iterable[Line]) -> dict[str, Any]:
     return {
         "apiVersion": "gitops-ds.io/v1",
         "kind": "Diagnosis",
-        "summary": {verdict: counts[verdict] for verdict in Verdict},
+        "summary": {verdict: counts[verdict] for verdict in CheckVerdict},
         "checks": checks,
     }

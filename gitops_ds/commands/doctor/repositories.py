@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gitops_ds import errors
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import result, signing_keys
-from gitops_ds.commands.doctor.result import Line, Verdict, Wanted
+from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.bundle import Bundle
@@ -27,7 +27,7 @@ _ADVICE = "docs/repository-access.md tells what each setting names"
 _UNREAD = "name it with -C, and see that it can be read and has a commit"
 
 
-async def examine(wanted: Wanted, service: Service | None, bundles: list[Bundle]) -> AsyncIterator[Line]:
+async def examine(wanted: DoctorOptions, service: Service | None, bundles: list[Bundle]) -> AsyncIterator[Line]:
     """Their lines; what each of them means is added to `bundles`."""
     if service is not None and service.repositories:
         async for line in _followed(wanted, service, bundles):
@@ -36,28 +36,28 @@ async def examine(wanted: Wanted, service: Service | None, bundles: list[Bundle]
         try:
             named = open_repository.named(wanted.repository, wanted.path)
         except errors.UsageError as error:
-            yield Line("repository", Verdict.BAD, str(error), _UNREAD)
+            yield Line("repository", CheckVerdict.BAD, str(error), _UNREAD)
             return
         look = open_repository.snapshot(named, None, committed=named.where is not None)
         async for line in _read(named.display, look, wanted.cluster, bundles):
             yield line
 
 
-async def _followed(wanted: Wanted, service: Service, bundles: list[Bundle]) -> AsyncIterator[Line]:
+async def _followed(wanted: DoctorOptions, service: Service, bundles: list[Bundle]) -> AsyncIterator[Line]:
     async with contextlib.AsyncExitStack() as stack:
         secrets = None
         try:
             if any("secretRef" in entry for told in service.repositories for entry in told.credentials):
                 cluster = await stack.enter_async_context(connect.opened(wanted.connection))
-                secrets = git_auth.Secrets(cluster, service.cluster.namespace, time.time)
+                secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
-            yield Line("credentials", Verdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
+            yield Line("credentials", CheckVerdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
         for told in service.repositories:
             try:
                 where = address.parse(told.url, allow_local=told.allow_local)
                 one = _Followed(told, git_auth.Keyring(told, where, secrets), service)
             except errors.GitopsError as error:
-                yield Line("repository", Verdict.BAD, str(error), _ADVICE)
+                yield Line("repository", CheckVerdict.BAD, str(error), _ADVICE)
                 continue
             async for line in one.trusted():
                 yield line
@@ -107,21 +107,23 @@ async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: 
     try:
         snapshot = await look
     except errors.GitopsError as error:
-        yield Line("repository", Verdict.BAD, str(error), _UNREAD)
+        yield Line("repository", CheckVerdict.BAD, str(error), _UNREAD)
         return
     if snapshot.commit is None:
         advice = "only commits are applied: git init, git add, git commit"
-        yield Line("repository", Verdict.WARNING, f"{display} is not in Git", advice)
+        yield Line("repository", CheckVerdict.WARNING, f"{display} is not in Git", advice)
     else:
-        yield Line("repository", Verdict.OK, f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}")
+        yield Line("repository", CheckVerdict.OK, f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}")
     try:
         found = prepare.prepare(snapshot, cluster=cluster)
     except errors.GitopsError as error:
-        yield Line("manifests", Verdict.BAD, str(error))
+        yield Line("manifests", CheckVerdict.BAD, str(error))
         return
     bundles.append(found.bundle)
     if found.deployable:
-        yield Line("manifests", Verdict.OK, f"{counted(len(found.bundle.manifests), 'object')} can be applied")
+        yield Line("manifests", CheckVerdict.OK, f"{counted(len(found.bundle.manifests), 'object')} can be applied")
     else:
         refused = sum(finding.refused for finding in found.findings)
-        yield Line("manifests", Verdict.BAD, f"{counted(refused, 'finding')} must be fixed first", "`gitops-ds check` tells each")
+        yield Line(
+            "manifests", CheckVerdict.BAD, f"{counted(refused, 'finding')} must be fixed first", "`gitops-ds check` tells each"
+        )

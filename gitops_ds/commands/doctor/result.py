@@ -10,7 +10,7 @@ from gitops_ds import errors
 from gitops_ds.client import connect
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How one thing is."""
 
     OK = "ok"
@@ -23,13 +23,13 @@ class Line:
     """One thing that was looked at, how it is, and what to do where it is not well."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str
     advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DoctorOptions:
     """What to look at: the repository as named (None: the one around), a settings file, the cluster and its name in `clusters/`."""
 
     repository: str | None = None
@@ -45,4 +45,4 @@ async def told(name: str, well: str, looking: Awaitable[str], advice: str) -> Li
         trouble = await looking
     except errors.GitopsError as error:
         trouble = str(error)
-    return Line(name, Verdict.BAD, trouble, advice) if trouble else Line(name, Verdict.OK, well)
+    return Line(name, CheckVerdict.BAD, trouble, advice) if trouble else Line(name, CheckVerdict.OK, well)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.commands.doctor.result import Line, Verdict
+from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.git import address
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
 from gitops_ds.model.plural import counted
 from gitops_ds.service.notifications import commit_status, sender
-from gitops_ds.service.webhook import Secrets
+from gitops_ds.service.webhook import SecretFile
 from gitops_ds.settings.service import Service
-from gitops_ds.web.page.access import Kind, Token
+from gitops_ds.web.page.access import AccessKind, PageToken
 
 _SHORTEST = 16  # characters of a secret: fewer can be guessed
 _NEWS = "docs/notifications.md tells what each setting names"
@@ -37,18 +37,20 @@ def _webhooks(service: Service) -> Iterator[Line]:
             place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
             named[f"{place}.webhook.secretFile"] = one.webhook_secret_file
     if named and not service.listen:
-        yield Line("webhook", Verdict.WARNING, "there are secrets, and nobody listens", "set listen.address, or say --listen")
+        yield Line("webhook", CheckVerdict.WARNING, "there are secrets, and nobody listens", "set listen.address, or say --listen")
     for setting, file in named.items():
         try:
-            secrets = Secrets(setting, file)()
+            secrets = SecretFile(setting, file)()
         except errors.SettingsError as error:
-            yield Line("webhook", Verdict.BAD, str(error), _MAKE)
+            yield Line("webhook", CheckVerdict.BAD, str(error), _MAKE)
             continue
         short = sum(len(secret) < _SHORTEST for secret in secrets)
         if short:
-            yield Line("webhook", Verdict.WARNING, f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed", _MAKE)
+            yield Line(
+                "webhook", CheckVerdict.WARNING, f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed", _MAKE
+            )
         else:
-            yield Line("webhook", Verdict.OK, f"{setting}: {counted(len(secrets), 'secret')}")
+            yield Line("webhook", CheckVerdict.OK, f"{setting}: {counted(len(secrets), 'secret')}")
 
 
 def _page(service: Service) -> Iterator[Line]:
@@ -59,12 +61,12 @@ def _page(service: Service) -> Iterator[Line]:
         served = service.page.served_at(service.listen)
         if served is None:
             return
-        if served.access == Kind.TOKEN:
-            Token(Path(served.token_file)).value()
+        if served.access == AccessKind.TOKEN:
+            PageToken(Path(served.token_file)).value()
     except errors.UsageError as error:
-        yield Line("page", Verdict.BAD, str(error), advice)
+        yield Line("page", CheckVerdict.BAD, str(error), advice)
         return
-    yield Line("page", Verdict.OK, f"served at {service.listen}, access by {served.access}")
+    yield Line("page", CheckVerdict.OK, f"served at {service.listen}, access by {served.access}")
 
 
 def _receivers(service: Service) -> Iterator[Line]:
@@ -73,12 +75,14 @@ def _receivers(service: Service) -> Iterator[Line]:
         try:
             url, _ = sender.target(one)
         except sender.NotTaken as error:
-            yield Line("notify", Verdict.BAD, f"{one.name}: {error}", _NEWS)
+            yield Line("notify", CheckVerdict.BAD, f"{one.name}: {error}", _NEWS)
             continue
         if url.startswith("http:"):
-            yield Line("notify", Verdict.WARNING, f"{one.name}: news go over http, which others can read and change", "use https")
+            yield Line(
+                "notify", CheckVerdict.WARNING, f"{one.name}: news go over http, which others can read and change", "use https"
+            )
         else:
-            yield Line("notify", Verdict.OK, f"{one.name}: its files can be read")
+            yield Line("notify", CheckVerdict.OK, f"{one.name}: its files can be read")
 
 
 def _forges(service: Service) -> Iterator[Line]:
@@ -90,9 +94,9 @@ def _forges(service: Service) -> Iterator[Line]:
             found = commit_status.place(where, one.forge)
             commit_status.token(one.forge)
         except errors.UsageError as error:
-            yield Line("forge", Verdict.BAD, str(error), _NEWS)
+            yield Line("forge", CheckVerdict.BAD, str(error), _NEWS)
         else:
-            yield Line("forge", Verdict.OK, f"the status of commits goes to {found.project} at {found.url}")
+            yield Line("forge", CheckVerdict.OK, f"the status of commits goes to {found.project} at {found.url}")
 
 
 async def election(cluster: Cluster, service: Service, now: float) -> Line:
@@ -101,14 +105,16 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
     try:
         spec = (await cluster.get(LEASE, space, name)).get("spec") or {}
     except errors.NotFound:
-        return Line("election", Verdict.OK, f"no Lease {space}/{name} yet: nobody has led")
+        return Line("election", CheckVerdict.OK, f"no Lease {space}/{name} yet: nobody has led")
     except errors.Forbidden as error:
-        return Line("election", Verdict.WARNING, str(error), "a service with an election needs get, create and update on leases")
+        return Line(
+            "election", CheckVerdict.WARNING, str(error), "a service with an election needs get, create and update on leases"
+        )
     holder, renewed = spec.get("holderIdentity"), timestamps.seconds(str(spec.get("renewTime") or ""))
     if not holder:
-        return Line("election", Verdict.WARNING, f"nobody holds the Lease {space}/{name}", "does the service run?")
+        return Line("election", CheckVerdict.WARNING, f"nobody holds the Lease {space}/{name}", "does the service run?")
     silent = now - renewed if renewed is not None else 0.0
     if silent > 2 * service.election.timing.duration:
         words = f"{holder} holds the Lease {space}/{name}, and did not renew it for {timestamps.elapsed(silent)}"
-        return Line("election", Verdict.WARNING, words, "does the service run, and may it update leases? See its log")
-    return Line("election", Verdict.OK, f"{holder} leads by the Lease {space}/{name}")
+        return Line("election", CheckVerdict.WARNING, words, "does the service run, and may it update leases? See its log")
+    return Line("election", CheckVerdict.OK, f"{holder} leads by the Lease {space}/{name}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gitops_ds import errors
-from gitops_ds.commands.doctor.result import Line, Verdict
+from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.git import signatures
 from gitops_ds.model.signatures import Trust
 from gitops_ds.service import git_auth
@@ -31,23 +31,27 @@ async def lines(told: RepositorySettings, display: str, now: float) -> list[Line
         trust = git_auth.trust_of(told)
         openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
     except errors.GitopsError as error:
-        return [Line(_NAME, Verdict.BAD, str(error), "docs/repository-access.md tells what each setting names")]
+        return [Line(_NAME, CheckVerdict.BAD, str(error), "docs/repository-access.md tells what each setting names")]
     troubles = list(_of_signers(trust))
     ends = [end for _, end in _signers(trust)] + [key.expires for key in openpgp if not key.revoked]
     valid = sum(end is None or end > now for end in ends)
     past = len(ends) - valid + sum(key.revoked for key in openpgp)
     if not valid:
-        troubles.append(Line(_NAME, Verdict.BAD, f"{display}: no key counts any more: all {past} are expired or revoked", _RENEW))
+        troubles.append(
+            Line(_NAME, CheckVerdict.BAD, f"{display}: no key counts any more: all {past} are expired or revoked", _RENEW)
+        )
     elif past:
-        troubles.append(Line(_NAME, Verdict.WARNING, f"{display}: {past} of {past + valid} keys are expired or revoked", _RENEW))
-    return troubles or [Line(_NAME, Verdict.OK, f"{display}: {valid} keys count")]
+        troubles.append(
+            Line(_NAME, CheckVerdict.WARNING, f"{display}: {past} of {past + valid} keys are expired or revoked", _RENEW)
+        )
+    return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys count")]
 
 
 def _of_signers(trust: Trust) -> Iterator[Line]:
     known = {number for number, _ in _signers(trust)}
     for number, _ in _written(trust):
         if number not in known:
-            yield Line(_NAME, Verdict.BAD, f"repository.verify.allowedSignersFile: line {number} names no key", _WRITE)
+            yield Line(_NAME, CheckVerdict.BAD, f"repository.verify.allowedSignersFile: line {number} names no key", _WRITE)
 
 
 def _written(trust: Trust) -> list[tuple[int, str]]:

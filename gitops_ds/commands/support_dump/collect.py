@@ -51,7 +51,7 @@ class Raw(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DumpLimits:
     """How large a file of the archive, a log, and all files together may be, in bytes before they are compressed."""
 
     file: int = 16 << 20
@@ -60,12 +60,12 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DumpOptions:
     """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw` reads logs and metrics."""
 
     namespace: str = "gitops-ds"
     settings: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: DumpLimits = field(default_factory=DumpLimits)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Dump:
             self.missing.append(f"{what}: {error}")
 
 
-async def local(wanted: Wanted) -> Dump:
+async def local(wanted: DumpOptions) -> Dump:
     """What this machine tells: versions, and the settings file."""
     dump = Dump()
     await dump.read("versions", _versions())
@@ -92,7 +92,7 @@ async def local(wanted: Wanted) -> Dump:
     return dump
 
 
-async def cluster(dump: Dump, cluster: Cluster, wanted: Wanted, raw: Raw | None) -> None:
+async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | None) -> None:
     """Adds what the cluster tells."""
     space = wanted.namespace
     await dump.read("version of Kubernetes", _kubernetes(cluster))
@@ -255,7 +255,7 @@ async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
         await dump.read(f"state of {owner}", one(owner))
 
 
-async def _running(dump: Dump, cluster: Cluster, wanted: Wanted, raw: Raw) -> None:
+async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) -> None:
     """Logs and metrics of the service's own pods: those of the program that ran before a restart too."""
     try:
         found = (await cluster.list(POD, Selection(wanted.namespace, _SERVICE))).items
@@ -295,7 +295,7 @@ async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
     return {name: text if len(text.encode()) < most else text[: text.rfind("\n") + 1]}
 
 
-def archive(dump: Dump, limits: Limits, at: float) -> bytes:
+def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
     """The tar.gz, made at a time in seconds since 1970; the page that tells what is in it, and what is not, comes first."""
     veil, files, left = Veil(), {}, []
     for part in dump.parts.values():

@@ -15,11 +15,11 @@ import msgspec
 from gitops_ds import __version__
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.controller.journal import delta
-from gitops_ds.controller.journal.delta import Difference, Tree
+from gitops_ds.controller.journal.delta import JsonTree, TreeDelta
 from gitops_ds.model import decision as model
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Backoff, Decision, Observation, Room, Status
+from gitops_ds.model.decision import Action, Backoff, Decision, FreeCapacity, Observation, StatusUpdate
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
     at: float
     object: Key
     performed: bool
-    seen: Difference
+    seen: TreeDelta
     decided: dict[str, Any]
 
 
@@ -71,12 +71,12 @@ def is_head(line: bytes) -> bool:
     return isinstance(told, dict) and (told.get("apiVersion"), told.get("kind")) == (names.API_VERSION, KIND)
 
 
-class Writer:
+class JournalWriter:
     """Makes the lines of one file. It keeps what it wrote last, which are the very objects that the cache holds."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, Tree] = {}
-        self._nodes: Tree = {}
+        self._last: dict[Key, JsonTree] = {}
+        self._nodes: JsonTree = {}
         self._node_list: tuple[Node, ...] = ()
 
     def line(self, told: Decided) -> tuple[bytes, bool]:
@@ -96,8 +96,8 @@ class Reader:
     """Reads the lines of one file, in order."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, Tree] = {}
-        self._nodes: Tree = {}
+        self._last: dict[Key, JsonTree] = {}
+        self._nodes: JsonTree = {}
 
     def turn(self, line: bytes) -> Decided:
         """What was decided, and everything seen. Raises Broken."""
@@ -111,10 +111,10 @@ class Reader:
         return turn
 
 
-_EMPTY: Tree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}, "rooms": {}}
+_EMPTY: JsonTree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}, "rooms": {}}
 
 
-def _tree(seen: Observation, nodes: Tree) -> Tree:
+def _tree(seen: Observation, nodes: JsonTree) -> JsonTree:
     return {
         "now": seen.now,
         "daemonset": seen.daemonset.raw,
@@ -131,10 +131,10 @@ def _tree(seen: Observation, nodes: Tree) -> Tree:
     }
 
 
-_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff, "rooms": Room}
+_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff, "rooms": FreeCapacity}
 
 
-def _parsed(change: Difference) -> Difference:
+def _parsed(change: TreeDelta) -> TreeDelta:
     """The difference with values in place of the JSON of nodes, pods and back-offs."""
     below = dict(change.get("in", {}))
     for group, type in _PARSED.items():
@@ -143,7 +143,7 @@ def _parsed(change: Difference) -> Difference:
     return {**change, "in": below}
 
 
-def _observation(tree: Tree) -> Observation:
+def _observation(tree: JsonTree) -> Observation:
     return Observation(
         now=float(tree["now"]),
         daemonset=daemonsets.daemonset_of(tree["daemonset"]),
@@ -192,7 +192,7 @@ def decoded(told: Mapping[str, Any]) -> Decision:
     first: list[Body] = []
     return Decision(
         steps=tuple(tuple(_action_of(action, first) for action in step) for step in told["steps"]),
-        status=msgspec.convert(told["status"], Status | None),
+        status=msgspec.convert(told["status"], StatusUpdate | None),
         wake_after=msgspec.convert(told["wakeAfter"], float | None),
         backoffs=msgspec.convert(told["backoffs"], dict[str, Backoff]),
         complaint=str(told["complaint"]),

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Tree = Mapping[str, Any]
-Difference = dict[str, Any]
+JsonTree = Mapping[str, Any]
+TreeDelta = dict[str, Any]
 
 _ABSENT = object()
 
 
-def between(old: Tree, new: Tree) -> Difference:
+def between(old: JsonTree, new: JsonTree) -> TreeDelta:
     """What makes `new` of `old`; empty when they are equal. Values that are the same object cost a glance."""
     if old is new:
         return {}
@@ -42,7 +42,7 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def applied(old: Tree, change: Difference) -> dict[str, Any]:
+def applied(old: JsonTree, change: TreeDelta) -> dict[str, Any]:
     """The new tree; `old` stays as it is. Raises KeyError when the difference is not one of `old`."""
     new = dict(old)
     for key in change.get("drop", ()):

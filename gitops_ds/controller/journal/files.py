@@ -28,7 +28,7 @@ MOST_FILES = 100  # a service that is started again and again writes many small 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JournalLimits:
     """How much is kept: bytes and days. The file being written always stays, whatever its size."""
 
     bytes: int = 256 * 2**20
@@ -42,7 +42,7 @@ class Journal:
     `hear` returns, so that a kill loses nothing.
     """
 
-    def __init__(self, directory: Path, limits: Limits, tell: Emit) -> None:
+    def __init__(self, directory: Path, limits: JournalLimits, tell: Emit) -> None:
         self._directory, self._limits, self._tell = directory, limits, tell
         self._file: _File | None = None
         self._missing = 0
@@ -102,7 +102,7 @@ class _File:
     path: Path
     handle: int
     begun: float
-    writer: codec.Writer = field(default_factory=codec.Writer)
+    writer: codec.JournalWriter = field(default_factory=codec.JournalWriter)
     turns: int = 0
     differences: int = 0
 

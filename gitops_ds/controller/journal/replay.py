@@ -26,7 +26,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DecisionDifference:
     """One thing that was decided otherwise: what then and what now, each `nothing` where it was not decided."""
 
     file: str
@@ -61,7 +61,7 @@ class Replay:
 
     files: int = 0
     turns: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[DecisionDifference] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
     @property
@@ -94,7 +94,7 @@ def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
             number, told = read
             found.turns += 1
             for then, now in compare(told.decision, decide(told.seen)):
-                found.differences.append(Difference(str(file), number, told.at, told.daemonset, then, now))
+                found.differences.append(DecisionDifference(str(file), number, told.at, told.daemonset, then, now))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gitops_ds.model.decision import Health, HealthState, Tally
+from gitops_ds.model.decision import Health, HealthState, NodeCounts
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId, Key
 
@@ -101,5 +101,5 @@ class AgentLine:
     sync: str
     suspended: bool
     commit: str
-    tally: Tally
+    tally: NodeCounts
     losses: tuple[Loss, ...] = ()

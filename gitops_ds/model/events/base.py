@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gitops_ds.errors import ClusterError
-from gitops_ds.model.decision import Action, Decision, Observation, Status
+from gitops_ds.model.decision import Action, Decision, Observation, StatusUpdate
 from gitops_ds.model.objects import Key, Resource
 
 
@@ -56,7 +56,7 @@ class StatusWritten(Record):
     """New counters."""
 
     daemonset: Key
-    status: Status
+    status: StatusUpdate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import State
+from gitops_ds.forges.requests import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.control_requests import CommitHeld, Suspended
@@ -23,7 +23,7 @@ from gitops_ds.model.signatures import VerificationFailed
 from gitops_ds.redaction import report
 
 
-class Step(IntEnum):
+class StageKind(IntEnum):
     """In this order; what failed may still come well, and nothing else goes on from there."""
 
     APPLYING = 0
@@ -34,36 +34,36 @@ class Step(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stage:
+class CommitStage:
     """A step; of a rollout with the tenth of the nodes that are done. `words` are for people."""
 
-    step: Step
+    step: StageKind
     tenth: int = 0
     words: str = field(default="", compare=False)
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to come."""
-        return self.step >= Step.DONE
+        return self.step >= StageKind.DONE
 
     @property
-    def state(self) -> State:
+    def state(self) -> StatusState:
         """What the forge shows beside the words. What was overtaken did not fail, and was not seen to do well."""
         match self.step:
-            case Step.APPLYING:
-                return State.PENDING
-            case Step.ROLLING:
-                return State.RUNNING
-            case Step.OVERTAKEN:
-                return State.CANCELED
-            case Step.FAILED:
-                return State.FAILURE
-            case Step.DONE:
-                return State.SUCCESS
+            case StageKind.APPLYING:
+                return StatusState.PENDING
+            case StageKind.ROLLING:
+                return StatusState.RUNNING
+            case StageKind.OVERTAKEN:
+                return StatusState.CANCELED
+            case StageKind.FAILED:
+                return StatusState.FAILURE
+            case StageKind.DONE:
+                return StatusState.SUCCESS
 
 
 @dataclass(slots=True)
-class Course:
+class CommitProgress:
     """One commit: whether a pass has applied it, what that wrote, why it is not applied (for good, or for now)."""
 
     commit: str
@@ -71,20 +71,20 @@ class Course:
     written: set[Key] = field(default_factory=set)
     trouble: str = ""
     waits: str = ""
-    said: Stage | None = None
+    said: CommitStage | None = None
 
 
 @dataclass(slots=True)
 class Courses:
     """The commits of one repository that something is still to be said of, in the order in which they came."""
 
-    known: dict[str, Stage]
-    open: list[Course] = field(default_factory=list)
+    known: dict[str, CommitStage]
+    open: list[CommitProgress] = field(default_factory=list)
     _written: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Goes on with those that an earlier process did not see to their end."""
-        self.open += [Course(commit, said=said) for commit, said in self.known.items() if not said.over]
+        self.open += [CommitProgress(commit, said=said) for commit, said in self.known.items() if not said.over]
 
     def hear(self, told: Record) -> None:
         """What the repository's deployer tells."""
@@ -123,57 +123,63 @@ class Courses:
         if course := self._at(commit):
             course.trouble, course.waits = trouble, waits
 
-    def _at(self, commit: str) -> Course | None:
+    def _at(self, commit: str) -> CommitProgress | None:
         """The commit's course, begun where there is none; none where all was said, and of templates, which are no commits."""
         said = self.known.get(commit)
         if template_of(commit) or (said is not None and said.over):
             return None
         found = next((course for course in self.open if course.commit == commit), None)
         if found is None:
-            self.open.append(found := Course(commit, said=said))
+            self.open.append(found := CommitProgress(commit, said=said))
         return found
 
-    def note(self, course: Course, stage: Stage) -> None:
+    def note(self, course: CommitProgress, stage: CommitStage) -> None:
         """The forge shows this now."""
         course.said = stage
         if stage.over:
             self.open.remove(course)
 
-    def due(self, agents: Sequence[Agent], wanted: Set[Key]) -> list[tuple[Course, Stage]]:
+    def due(self, agents: Sequence[Agent], wanted: Set[Key]) -> list[tuple[CommitProgress, CommitStage]]:
         """What there is to say: only what is further on than what was said. `wanted` are the agents that Git names now."""
         found = []
         for number, course in enumerate(list(self.open)):
             later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(self.known, course.commit)
             now = _stage(course, agents, wanted if not later else frozenset(), later)
-            if now.step is Step.OVERTAKEN and course.said is not None and course.said.step is Step.FAILED:
+            if now.step is StageKind.OVERTAKEN and course.said is not None and course.said.step is StageKind.FAILED:
                 self.open.remove(course)  # it failed, and somebody made it good by another commit
             elif course.said is None or now > course.said:
                 found.append((course, now))
         return found
 
 
-def _after(known: dict[str, Stage], commit: str) -> list[str]:
+def _after(known: dict[str, CommitStage], commit: str) -> list[str]:
     """The commits that came after it and of which all was said."""
     order = list(known)
-    return [later for later in order[order.index(commit) + 1 :] if known[later].step is Step.DONE] if commit in known else []
+    return [later for later in order[order.index(commit) + 1 :] if known[later].step is StageKind.DONE] if commit in known else []
 
 
-def _stage(course: Course, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]) -> Stage:
+def _stage(course: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]) -> CommitStage:
     if course.trouble:
-        return Stage(Step.FAILED, words=course.trouble)
+        return CommitStage(StageKind.FAILED, words=course.trouble)
     if not course.applied and not later:
-        return Stage(Step.APPLYING, words=course.waits or "applying")
+        return CommitStage(StageKind.APPLYING, words=course.waits or "applying")
     there = {agent.key: agent.seen.daemonset.annotations.get(names.COMMIT, "") for agent in agents if agent.seen.daemonset.uid}
     own = [agent for agent in agents if there.get(agent.key) == course.commit]
     unseen = {key for key in course.written if there.get(key) not in (course.commit, *later)} | (wanted - there.keys())
     if not own and not unseen:
-        return Stage(Step.OVERTAKEN, words=f"overtaken by {later[0][:12]}") if later else Stage(Step.DONE, words="applied")
+        return (
+            CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {later[0][:12]}")
+            if later
+            else CommitStage(StageKind.DONE, words="applied")
+        )
     if failed := next((agent for agent in own if agent.health.state is HealthState.FAILED), None):
-        return Stage(Step.FAILED, words=f"{_name(failed)}: {failed.health.message}")
+        return CommitStage(StageKind.FAILED, words=f"{_name(failed)}: {failed.health.message}")
     done, all = sum(agent.health.tally.updated for agent in own), sum(sum(astuple(agent.health.tally)) for agent in own)
     if unseen or not all_well(own):
-        return Stage(Step.ROLLING, done * 10 // all if all else 0, f"rolling out {done}/{all} nodes" if all else "rolling out")
-    return Stage(Step.DONE, words=_well(own, done))
+        return CommitStage(
+            StageKind.ROLLING, done * 10 // all if all else 0, f"rolling out {done}/{all} nodes" if all else "rolling out"
+        )
+    return CommitStage(StageKind.DONE, words=_well(own, done))
 
 
 def all_well(agents: Sequence[Agent]) -> bool:

@@ -12,18 +12,18 @@ from typing import Protocol
 from gitops_ds import __version__, errors
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.access import Access, Token
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
-from gitops_ds.forges.requests import Status
+from gitops_ds.forges.requests import CommitStatus
 from gitops_ds.git.address import Address
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.model.objects import Key
-from gitops_ds.redaction.report import Secrets
+from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service import forge_discovery, git_auth
-from gitops_ds.service.forge_discovery import Found, Named
-from gitops_ds.service.notifications.commit_progress import Course, Courses, Stage
-from gitops_ds.service.notifications.outbox import Memory
+from gitops_ds.service.forge_discovery import DiscoveredForge, NamedForge
+from gitops_ds.service.notifications.commit_progress import CommitProgress, CommitStage, Courses
+from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.settings.notify import ForgeSettings
 
 GATHER = 1.0  # seconds: what changes together is said at once
@@ -46,7 +46,7 @@ class Agents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedCommits:
     """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name, the agents that Git names."""
 
     owner: str
@@ -55,7 +55,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
+class StatusRepository:
     """Whose commits they are: its name here, its address, the cluster's name by the settings, and how a status' name ends."""
 
     name: str
@@ -68,7 +68,7 @@ class Repository:
 class Commits:
     """Posts the stages of one repository's commits while `run` runs."""
 
-    def __init__(self, repository: Repository, tell: Emit, retry: float = SHORTEST) -> None:
+    def __init__(self, repository: StatusRepository, tell: Emit, retry: float = SHORTEST) -> None:
         """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds, and doubles each time."""
         self.repository, self._tell = repository, tell
         self._place = place(repository.where, repository.forge)
@@ -76,14 +76,14 @@ class Commits:
         self._courses: Courses | None = None
         self._news = asyncio.Event()
         self._complaint, self._failures, self._retry = "", 0, retry
-        self.followed: Callable[[], Followed | None] = lambda: None
+        self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
     def hear(self, told: Record) -> None:
         """What the repository's deployer tells."""
         self._heard.append(told)
         self._news.set()
 
-    async def run(self, memory: Memory, standings: Agents, changed: Callable[[], None]) -> None:
+    async def run(self, memory: Outbox, standings: Agents, changed: Callable[[], None]) -> None:
         """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
         known = memory.commits.setdefault(self.repository.name, {})
         courses = self._courses = Courses(known)
@@ -112,17 +112,17 @@ class Commits:
             if self._courses is not None and self._courses.open:
                 self._news.set()
 
-    def _due(self, courses: Courses, standings: Agents) -> list[tuple[Course, Stage]]:
+    def _due(self, courses: Courses, standings: Agents) -> list[tuple[CommitProgress, CommitStage]]:
         followed = self.followed()
         if followed is None or not courses.open:
             return []
         own = [agent for agent in standings.agents() if fleet_agents.owner(agent.seen) == followed.owner]
         return courses.due(own, followed.wanted)
 
-    async def _post(self, course: Course, stage: Stage) -> bool:
+    async def _post(self, course: CommitProgress, stage: CommitStage) -> bool:
         """Whether the forge took it."""
         name = f"commit status of {self.repository.name}"
-        status = Status(self._name(), stage.state, Secrets().within(" ".join(stage.words.split())))
+        status = CommitStatus(self._name(), stage.state, ReportSecrets().within(" ".join(stage.words.split())))
         try:
             async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
                 await forge.status(course.commit, status)
@@ -139,9 +139,9 @@ class Commits:
         self._tell(Told(time.time(), name, 1))
         return True
 
-    def _access(self) -> Access:
+    def _access(self) -> ForgeAccess:
         """Raises SettingsError."""
-        return Access(self._place.kind, self._place.url, Token(TOKEN, token(self.repository.forge)), self._place.project)
+        return ForgeAccess(self._place.kind, self._place.url, ForgeToken(TOKEN, token(self.repository.forge)), self._place.project)
 
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
@@ -161,10 +161,10 @@ def token(forge: ForgeSettings) -> str:
     return found
 
 
-def place(where: Address, forge: ForgeSettings) -> Found:
+def place(where: Address, forge: ForgeSettings) -> DiscoveredForge:
     """The forge. Raises SettingsError where that does not follow from the repository's address."""
     try:
-        return forge_discovery.find(where, Named(forge.kind, forge.url, forge.project, forge.allow_http))
+        return forge_discovery.find(where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http))
     except errors.UsageError as error:
         told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
         raise errors.SettingsError(f"repository.forge: {told}") from None

@@ -16,7 +16,7 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.deployer.loop import Loop
-from gitops_ds.fleet.tracker import Standings
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -26,9 +26,9 @@ from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, News, NotTold
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.notifications import outbox
-from gitops_ds.service.notifications.commit_status import Commits, Followed, Repository
-from gitops_ds.service.notifications.outbox import Memory
-from gitops_ds.service.notifications.sender import Surroundings, Teller
+from gitops_ds.service.notifications.commit_status import Commits, FollowedCommits, StatusRepository
+from gitops_ds.service.notifications.outbox import Outbox
+from gitops_ds.service.notifications.sender import SenderContext, Teller
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.telemetry.notifications import Fold
@@ -39,7 +39,7 @@ RETRY = 15.0  # seconds
 HEARD = 1_000  # pieces of news, while the API server does not answer
 
 
-class Deployer(Protocol):
+class ReadDeployer(Protocol):
     """The part of a deployer that is read (`gitops_ds.service.git_deployer.Following`)."""
 
     @property
@@ -54,10 +54,10 @@ class Notifying:
     unready = ""
     standing_for = 0.0
 
-    def __init__(self, service: Service, cluster: Cluster, tell: Emit, around: Surroundings | None = None) -> None:
+    def __init__(self, service: Service, cluster: Cluster, tell: Emit, around: SenderContext | None = None) -> None:
         """Raises SettingsError where it can't be told where a forge is."""
         self._service, self._cluster, self._tell = service, cluster, tell
-        around = around or Surroundings(service.cluster.name, tell)
+        around = around or SenderContext(service.cluster.name, tell)
         self._tellers = [Teller(one, around) for one in service.notify]
         self._commits: dict[int, Commits] = {}
         for number, one in enumerate(service.repositories):
@@ -65,8 +65,8 @@ class Notifying:
                 self._commits[number] = Commits(_repository(service, one), tell)
         self._fold = Fold()
         self._heard: list[News] = []
-        self._memory: Memory | None = None
-        self._standings: Standings | None = None
+        self._memory: Outbox | None = None
+        self._standings: StatusTracker | None = None
         self._changed = asyncio.Event()
         self._acting, self._turn = True, asyncio.Event()
         self._stopping = False
@@ -90,7 +90,7 @@ class Notifying:
 
         return emit
 
-    def watch(self, standings: Standings, deployers: Sequence[Deployer]) -> None:
+    def watch(self, standings: StatusTracker, deployers: Sequence[ReadDeployer]) -> None:
         """How agents stand, and the deployers of the settings' repositories, in order."""
         self._standings = standings
         for number, commits in self._commits.items():
@@ -192,17 +192,17 @@ class Notifying:
         self._complaint, self._written = "", text
         return True
 
-    async def _load(self) -> Memory:
+    async def _load(self) -> Outbox:
         """What an earlier process left; tried until the API server answers."""
         while True:
             try:
                 body = await self._cluster.get(CONFIG_MAP, self._service.cluster.namespace, CONFIG_MAP_NAME)
                 return outbox.parse(orjson.loads(body["data"][_KEY]))
             except errors.NotFound:
-                return Memory()
+                return Outbox()
             except (KeyError, TypeError, ValueError, AttributeError):
                 self._complain("it holds nothing of ours: it is begun anew")
-                return Memory()
+                return Outbox()
             except errors.ClusterError as error:
                 self._complain(f"it can't be read, and nothing is told until then: {error}")
                 await asyncio.sleep(RETRY)
@@ -213,12 +213,12 @@ class Notifying:
         self._complaint = message
 
 
-def _followed(deployer: Deployer) -> Followed | None:
+def _followed(deployer: ReadDeployer) -> FollowedCommits | None:
     loop = deployer.loop
     if loop is None:
         return None
     cluster = loop.remembers.cluster if loop.remembers else ""
-    return Followed(loop.owner, cluster, {key for key in loop.wanted if key.is_daemonset})
+    return FollowedCommits(loop.owner, cluster, {key for key in loop.wanted if key.is_daemonset})
 
 
 def _name(settings: RepositorySettings) -> str:
@@ -226,8 +226,8 @@ def _name(settings: RepositorySettings) -> str:
     return " ".join(filter(None, (open_repository.identity(where), settings.path)))
 
 
-def _repository(service: Service, settings: RepositorySettings) -> Repository:
+def _repository(service: Service, settings: RepositorySettings) -> StatusRepository:
     assert settings.forge is not None
     where = address.parse(settings.url, allow_local=True)
     beside = any(one.url == settings.url for one in service.repositories if one is not settings)
-    return Repository(_name(settings), where, settings.forge, service.cluster.name, settings.path if beside else "")
+    return StatusRepository(_name(settings), where, settings.forge, service.cluster.name, settings.path if beside else "")

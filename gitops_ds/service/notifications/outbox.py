@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gitops_ds.model.events.notifications import ONCE, News, Topic
-from gitops_ds.service.notifications.commit_progress import Stage, Step
+from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.telemetry.notifications import Letter
 
 WAITING = 100  # pieces of news for one receiver
@@ -58,12 +58,12 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Memory:
+class Outbox:
     """`waiting` by the receiver's name; `told` are ids of news, each with when; `commits` the last stage of each, by repository."""
 
     waiting: dict[str, Waiting] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
-    commits: dict[str, dict[str, Stage]] = field(default_factory=dict)
+    commits: dict[str, dict[str, CommitStage]] = field(default_factory=dict)
 
     def take(self, item: News, receivers: Iterable[str]) -> bool:
         """Whether it is new, and so waits for these receivers."""
@@ -75,7 +75,7 @@ class Memory:
             self.waiting.setdefault(name, Waiting()).put(item)
         return fresh
 
-    def note(self, repository: str, commit: str, stage: Stage) -> None:
+    def note(self, repository: str, commit: str, stage: CommitStage) -> None:
         """This is what the forge shows from now on."""
         known = self.commits.setdefault(repository, {})
         known[commit] = stage
@@ -98,7 +98,7 @@ class Memory:
         }
 
 
-def parse(told: Mapping[str, Any]) -> Memory:
+def parse(told: Mapping[str, Any]) -> Outbox:
     """What `show` showed. Raises LookupError, TypeError or ValueError for anything else."""
     if told["version"] != "v1":
         raise ValueError(f"version {told['version']!r} is not known here")
@@ -107,10 +107,10 @@ def parse(told: Mapping[str, Any]) -> Memory:
         for name, one in told["waiting"].items()
     }
     commits = {
-        str(name): {str(commit): Stage(Step(step), int(tenth)) for commit, (step, tenth) in known.items()}
+        str(name): {str(commit): CommitStage(StageKind(step), int(tenth)) for commit, (step, tenth) in known.items()}
         for name, known in told["commits"].items()
     }
-    return Memory(waiting, {str(id): float(at) for id, at in told["told"].items()}, commits)
+    return Outbox(waiting, {str(id): float(at) for id, at in told["told"].items()}, commits)
 
 
 def _shorten(memory: dict[str, Any], most: int) -> None:

@@ -20,7 +20,7 @@ from gitops_ds.forges import client, retries
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.service import git_auth
-from gitops_ds.service.notifications.outbox import GIVE_UP, Memory, Waiting
+from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, Waiting
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry import notifications
 from gitops_ds.telemetry.notifications import Letter
@@ -103,7 +103,7 @@ def _why(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SenderContext:
     """What all receivers share: which cluster it is, whom to tell how it went, and the time (seconds since 1970)."""
 
     cluster: str
@@ -116,7 +116,7 @@ class Surroundings:
 class Teller:
     """Tells one receiver, while `run` runs."""
 
-    def __init__(self, settings: ReceiverSettings, around: Surroundings) -> None:
+    def __init__(self, settings: ReceiverSettings, around: SenderContext) -> None:
         """Nothing is sent yet."""
         self.settings, self._around = settings, around
         self._news = asyncio.Event()
@@ -126,7 +126,7 @@ class Teller:
         """There is something to tell."""
         self._news.set()
 
-    async def run(self, memory: Memory, changed: Callable[[], None]) -> None:
+    async def run(self, memory: Outbox, changed: Callable[[], None]) -> None:
         """Tells what waits there until it is cancelled; `changed` is called when less waits."""
         waiting = memory.waiting.setdefault(self.settings.name, Waiting())
         loop = asyncio.get_running_loop()

@@ -26,7 +26,7 @@ _PEERS = 1000  # addresses whose wrong tokens are remembered
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Kind(StrEnum):
+class AccessKind(StrEnum):
     """The setting `listen.page.access`."""
 
     OPEN = "open"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     PROXY = "proxy"
 
 
-class Verdict(StrEnum):
+class AccessVerdict(StrEnum):
     """What becomes of a request."""
 
     COME_IN = "come in"
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(slots=True)
-class Token:
+class PageToken:
     """The token of a file, which is read again when it changed. Raises UsageError for one that is missing or too short."""
 
     file: Path
@@ -65,7 +65,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """What of a request decides; `headers` by their names in any case."""
 
     peer: str
@@ -76,48 +76,51 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Door:
+class PageGuard:
     """Decides about requests. `token` is None unless the kind is TOKEN."""
 
-    kind: Kind = Kind.OPEN
-    token: Token | None = None
+    kind: AccessKind = AccessKind.OPEN
+    token: PageToken | None = None
     user_header: str = "X-Forwarded-User"
     trusted: tuple[Network, ...] = ()
     clock: Callable[[], float] = time.time
     _wrong: OrderedDict[str, list[float]] = field(default_factory=OrderedDict)
 
-    def judge(self, asked: Asked) -> tuple[Verdict, str]:
+    def judge(self, asked: PageRequest) -> tuple[AccessVerdict, str]:
         """Whether it may come in; else why not."""
         if asked.method not in ("GET", "HEAD") and not _from_itself(asked):
-            return Verdict.KEEP_OUT, "this did not come from the page itself"
+            return AccessVerdict.KEEP_OUT, "this did not come from the page itself"
         match self.kind:
-            case Kind.OPEN:
+            case AccessKind.OPEN:
                 if not _is_address(asked.host):
                     # A name that an attacker owns may point here, and his page would then read this one.
-                    return Verdict.KEEP_OUT, f"open access answers to localhost and to addresses, not to the name {asked.host[:80]}"
-                return Verdict.COME_IN, ""
-            case Kind.PROXY:
+                    return (
+                        AccessVerdict.KEEP_OUT,
+                        f"open access answers to localhost and to addresses, not to the name {asked.host[:80]}",
+                    )
+                return AccessVerdict.COME_IN, ""
+            case AccessKind.PROXY:
                 if not _within(asked.peer, self.trusted):
-                    return Verdict.KEEP_OUT, f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)"
+                    return AccessVerdict.KEEP_OUT, f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)"
                 if not asked.headers.get(self.user_header, "").strip():
-                    return Verdict.KEEP_OUT, f"the proxy named nobody ({self.user_header})"
-                return Verdict.COME_IN, ""
-            case Kind.TOKEN:
+                    return AccessVerdict.KEEP_OUT, f"the proxy named nobody ({self.user_header})"
+                return AccessVerdict.COME_IN, ""
+            case AccessKind.TOKEN:
                 return self._by_token(asked)
 
-    def _by_token(self, asked: Asked) -> tuple[Verdict, str]:
+    def _by_token(self, asked: PageRequest) -> tuple[AccessVerdict, str]:
         if self.token is None:
-            return Verdict.KEEP_OUT, "no token is known"
+            return AccessVerdict.KEEP_OUT, "no token is known"
         scheme, _, told = asked.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return (
-                (Verdict.COME_IN, "")
+                (AccessVerdict.COME_IN, "")
                 if self.knows(told.strip(), asked.peer)
-                else (Verdict.KEEP_OUT, "wrong token, or too many wrong ones")
+                else (AccessVerdict.KEEP_OUT, "wrong token, or too many wrong ones")
             )
         if asked.cookie and self._signed(asked.cookie):
-            return Verdict.COME_IN, ""
-        return Verdict.SIGN_IN, "sign in"
+            return AccessVerdict.COME_IN, ""
+        return AccessVerdict.SIGN_IN, "sign in"
 
     def knows(self, told: str, peer: str = "") -> bool:
         """Whether it is the token. After some wrong ones of an address within a minute none of that address is looked at."""
@@ -189,6 +192,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _from_itself(asked: Asked) -> bool:
+def _from_itself(asked: PageRequest) -> bool:
     """By the Origin that a browser puts on every POST; a page elsewhere can't change it."""
     return urlsplit(asked.headers.get("Origin", "")).netloc == asked.host != ""

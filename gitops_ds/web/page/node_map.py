@@ -14,7 +14,7 @@ import msgspec
 
 from gitops_ds.apimachinery import node_pools as pooling
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.node_pods import Fleet, Spot
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.daemonset import Pod
@@ -50,7 +50,7 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """The nodes of one pool in one zone; `states` counts them by state."""
 
     pool: str
@@ -84,7 +84,7 @@ class Shade:
 class FleetMap:
     """The map; `states` counts the nodes in each state, `reasons` names what the codes number."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
     shades: tuple[Shade, ...]
     states: Mapping[str, int]
     reasons: tuple[str, ...]
@@ -123,7 +123,7 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
             trouble = troubles.get(spot.node)
             cell = _cell(spot.node, _state(spread, spot, pod, trouble), pod, trouble, legend)
             grouped.setdefault(place or ("", ""), []).append(cell)
-    drawn = (Group(*place, tuple(cells), Counter([cell.state for cell in cells])) for place, cells in sorted(grouped.items()))
+    drawn = (NodeGroup(*place, tuple(cells), Counter([cell.state for cell in cells])) for place, cells in sorted(grouped.items()))
     groups = tuple(sorted(drawn, key=lambda group: not group.meant))
     all_cells = [cell for group in groups for cell in group.cells]
     states = sum((Counter(group.states) for group in groups), Counter[str]())
@@ -154,7 +154,7 @@ def _legend(agent: Agent, wanted: str, running: Mapping[str, int]) -> tuple[tupl
     return shades, _Legend(revisions, tuple(sorted({trouble.reason for trouble in agent.health.nodes})))
 
 
-def _shown(spread: Fleet, spot: Spot) -> Pod | None:
+def _shown(spread: NodePodLayout, spot: NodePods) -> Pod | None:
     """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
     if len(spot.pods) < 2:
         return spot.pods[0] if spot.pods else None
@@ -162,7 +162,7 @@ def _shown(spread: Fleet, spot: Spot) -> Pod | None:
     return next((pod for pod in staying if spread.updated(pod)), (staying or spot.pods)[0])
 
 
-def _state(spread: Fleet, spot: Spot, pod: Pod | None, trouble: NodeHealth | None) -> str:
+def _state(spread: NodePodLayout, spot: NodePods, pod: Pod | None, trouble: NodeHealth | None) -> str:
     if not spot.wanted:
         return "u" if pod is not None else "n"
     if trouble is None:

@@ -22,7 +22,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import short
 from gitops_ds.redaction import texts
 from gitops_ds.web.page import assets, formatting, node_map
-from gitops_ds.web.page.node_map import FleetMap, Group
+from gitops_ds.web.page.node_map import FleetMap, NodeGroup
 from gitops_ds.web.page.view import View
 
 _PIECE = re.compile(r'<!--live-->(<[a-z]+ id="([^"]+)".*?)<!--/live-->', re.DOTALL)
@@ -107,12 +107,12 @@ class Pages:
         return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
 
 
-def cells(group: Group) -> Markup:
+def cells(group: NodeGroup) -> Markup:
     """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at all."""
     return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
 
 
-def node_names(group: Group) -> str:
+def node_names(group: NodeGroup) -> str:
     """The names of a group's nodes in one text: escaped as a whole, and not one by one."""
     return " ".join([cell.node for cell in group.cells])
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gitops_ds import errors
 from gitops_ds.web.page import access
-from gitops_ds.web.page.access import Asked, Door, Kind, Verdict
+from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
 from gitops_ds.web.page.assets import ASSETS
 from gitops_ds.web.page.pages import Book
 from gitops_ds.web.page.rendering import Drawn
@@ -39,16 +39,16 @@ STREAMS = 200  # at once
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def routes(view: View, door: Door) -> Routes:
+def routes(view: View, door: PageGuard) -> Routes:
     """All paths of the page; Raises UsageError when the door's token is not usable."""
     if door.token is not None:
         door.token.value()
-    return _Page(view, door).routes()
+    return _PageHandler(view, door).routes()
 
 
-class _Page:
-    def __init__(self, view: View, door: Door) -> None:
-        self._book, self._door, self._streams = Book(view, may_leave=door.kind is Kind.TOKEN), door, 0
+class _PageHandler:
+    def __init__(self, view: View, door: PageGuard) -> None:
+        self._book, self._door, self._streams = Book(view, may_leave=door.kind is AccessKind.TOKEN), door, 0
 
     def routes(self) -> Routes:
         pages = ("/", "/agents/{namespace}/{name}", "/agents/{namespace}/{name}/nodes", "/nodes", "/nodes/{name}", "/events")
@@ -56,7 +56,7 @@ class _Page:
         found = [web.get(path, self._guarded(self._show)) for path in pages]
         found += [commits, web.get("/live", self._guarded(self._live))]
         found += [web.get(f"/{path}", _asset) for path in ASSETS]
-        if self._door.kind is Kind.TOKEN:
+        if self._door.kind is AccessKind.TOKEN:
             found += [
                 web.get("/login", self._sign_in_page),
                 web.post("/login", self._sign_in),
@@ -69,11 +69,11 @@ class _Page:
             try:
                 verdict, why = self._door.judge(_asked(request))
             except errors.UsageError as error:  # the token's file went away
-                verdict, why = Verdict.KEEP_OUT, str(error)
+                verdict, why = AccessVerdict.KEEP_OUT, str(error)
             path = request.path.removeprefix("/")
-            if verdict is Verdict.KEEP_OUT:
+            if verdict is AccessVerdict.KEEP_OUT:
                 return self._problem(request, 403, "Not allowed", why)
-            if verdict is Verdict.SIGN_IN:
+            if verdict is AccessVerdict.SIGN_IN:
                 if path == "live":
                     return self._problem(request, 401, "Not signed in", why)
                 return web.Response(status=303, headers={**HEADERS, "Location": "../" * path.count("/") + "login"})
@@ -96,7 +96,7 @@ class _Page:
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
         verdict, why = self._door.judge(_asked(request))
-        if verdict is Verdict.KEEP_OUT:
+        if verdict is AccessVerdict.KEEP_OUT:
             return self._problem(request, 403, "Not allowed", why)
         if (request.content_length or 0) > 4096:
             return self._problem(request, 413, "Too long", "that is no token")
@@ -180,9 +180,9 @@ def _event(name: str, id: str, told: Mapping[str, object]) -> bytes:
     return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), id.encode(), orjson.dumps(told))
 
 
-def _asked(request: web.Request) -> Asked:
+def _asked(request: web.Request) -> PageRequest:
     peer = request.transport.get_extra_info("peername") if request.transport else None
-    return Asked(
+    return PageRequest(
         str(peer[0]) if peer else "", request.method, request.host, request.headers, request.cookies.get(access.COOKIE, "")
     )
 

@@ -18,7 +18,7 @@ CONTEXT = 3  # equal lines that stay around a difference
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """A pair of lines; `kind` is same, changed, gone (live only), new (wanted only), or skipped with the number of equal lines."""
 
     kind: str
@@ -30,10 +30,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class SideBySide:
     """The rows of the diff, and the paths of secret values that differ: these are told, and not shown."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     secret: tuple[str, ...] = ()
 
     @property
@@ -42,7 +42,7 @@ class Sides:
         return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
 
 
-def pair(live: Body, wanted: Body) -> Sides:
+def pair(live: Body, wanted: Body) -> SideBySide:
     """Live on the left, wanted on the right. Fields that Git does not set are left out: they are nobody's business."""
     stored = _within(defaults.defaulted(wanted), wanted)
     mine = {key: value for key, value in stored.items() if key != "status"}
@@ -50,7 +50,7 @@ def pair(live: Body, wanted: Body) -> Sides:
     hidden = report.found_in((live, wanted))
     changes = diff.compare(theirs, mine)
     secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
-    return Sides(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
+    return SideBySide(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
 
 
 def _is_hidden(body: Body, change: FieldChange) -> bool:
@@ -63,7 +63,7 @@ def text(value: Any) -> str:
     return writer.dump(value).rstrip("\n")
 
 
-def _text(body: Body, hidden: report.Secrets) -> list[str]:
+def _text(body: Body, hidden: report.ReportSecrets) -> list[str]:
     return hidden.within(writer.dump(objects.body(body))).splitlines()
 
 
@@ -80,11 +80,11 @@ def _within(live: Any, wanted: Any) -> Any:
     return live
 
 
-def _rows(left: list[str], right: list[str]) -> Iterator[Row]:
+def _rows(left: list[str], right: list[str]) -> Iterator[DiffRow]:
     for kind, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         for step in range(max(b - a, d - c)):
             has_left, has_right = a + step < b, c + step < d
-            yield Row(
+            yield DiffRow(
                 "same" if kind == "equal" else "changed" if has_left and has_right else "gone" if has_left else "new",
                 left[a + step] if has_left else "",
                 right[c + step] if has_right else "",
@@ -93,17 +93,17 @@ def _rows(left: list[str], right: list[str]) -> Iterator[Row]:
             )
 
 
-def _folded(rows: list[Row]) -> Iterator[Row]:
+def _folded(rows: list[DiffRow]) -> Iterator[DiffRow]:
     """Long runs of equal lines as one row."""
     near = {place + by for place, row in enumerate(rows) if row.kind != "same" for by in range(-CONTEXT, CONTEXT + 1)}
     skipped = 0
     for place, row in enumerate(rows):
         if place in near:
             if skipped:
-                yield Row("skipped", skipped=skipped)
+                yield DiffRow("skipped", skipped=skipped)
             skipped = 0
             yield row
         else:
             skipped += 1
     if skipped:
-        yield Row("skipped", skipped=skipped)
+        yield DiffRow("skipped", skipped=skipped)

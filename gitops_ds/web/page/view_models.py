@@ -36,7 +36,7 @@ PART = 250  # rows of a long table
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AgentRow:
     """One agent in a table."""
 
     key: Key
@@ -66,7 +66,7 @@ class Row:
         return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
 
 
-def row(agent: Agent, cluster: str) -> Row:
+def row(agent: Agent, cluster: str) -> AgentRow:
     """The agent in a table."""
     sync, word = fleet_agents.sync_of(agent)
     by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
@@ -74,7 +74,7 @@ def row(agent: Agent, cluster: str) -> Row:
     current = agent.current
     commit = fleet_agents.commit_of(agent)
     named = agent.state.cluster or cluster
-    return Row(agent.key, agent.health, sync, word, agent.counts, commit, current.number if current else 0, bar, named)
+    return AgentRow(agent.key, agent.health, sync, word, agent.counts, commit, current.number if current else 0, bar, named)
 
 
 def _fill(reason: str, blame: Blame) -> str:
@@ -107,7 +107,7 @@ def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     sort = sort if sort in _SORTS else "health"
     shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
     shown.sort(key=_SORTS[sort], reverse=down)
-    clusters: dict[str, list[Row]] = {}
+    clusters: dict[str, list[AgentRow]] = {}
     for one in shown:
         clusters.setdefault(one.cluster, []).append(one)
     counts = [(state, states[state]) for state in _URGENCY]
@@ -118,7 +118,7 @@ def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceRow:
     """One followed repository."""
 
     condition: str
@@ -132,14 +132,14 @@ class Source:
     looked: float
 
 
-def source(status: SourceStatus) -> Source:
+def source(status: SourceStatus) -> SourceRow:
     """The repository as its line shows it."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
-    return Source(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since, status.looked)
+    return SourceRow(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since, status.looked)
 
 
-def _meets(one: Row, query: str) -> bool:
+def _meets(one: AgentRow, query: str) -> bool:
     text = f"{one.key.name} {one.key.namespace} {one.health.state} {one.sync} {one.commit}".lower()
     return all(word in text for word in query.lower().split())
 
@@ -196,7 +196,7 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """One revision in the history."""
 
     number: int
@@ -209,7 +209,7 @@ class Entry:
     command: str
 
 
-async def _history(view: View, found: Agent) -> list[Entry]:
+async def _history(view: View, found: Agent) -> list[HistoryEntry]:
     """Newest first; where Git knows nothing, what the revision says of itself."""
     revisions = list(reversed(found.history))
     known = await view.commits(sorted({commit for one in revisions if (commit := found.commit_of(one))}))
@@ -219,7 +219,7 @@ async def _history(view: View, found: Agent) -> list[Entry]:
         info = known.get(commit)
         cause = str(((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or "")
         entries.append(
-            Entry(
+            HistoryEntry(
                 one.number,
                 commit,
                 texts.words(info.subject if info else cause),

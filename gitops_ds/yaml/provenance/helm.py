@@ -12,7 +12,7 @@ from typing import Any
 from gitops_ds.model.chart import Chart, Places, Remote, RenderedChart
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm_template
-from gitops_ds.yaml.provenance.helm_template import Layer
+from gitops_ds.yaml.provenance.helm_template import ChartValues
 
 _SOURCE = b"# Source: "
 Files = Mapping[PurePosixPath, bytes]
@@ -48,7 +48,7 @@ def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
 
 def layers(
     chart: Chart, files: Files, template: PurePosixPath | None = None, read: dict[PurePosixPath, Any] | None = None
-) -> Iterator[Layer]:
+) -> Iterator[ChartValues]:
     """The values that a template sees (None: one of the chart itself), the winner first; `read` keeps those of files."""
 
     def values(file: PurePosixPath) -> Any:
@@ -60,14 +60,14 @@ def layers(
     known = {} if read is None else read
     sub = _subchart(chart, template)
     below = (sub.name,) if sub else ()
-    yield from _below(Layer(chart.values, str(chart.file), ("helm", "values")), below)
+    yield from _below(ChartValues(chart.values, str(chart.file), ("helm", "values")), below)
     for path in reversed(chart.values_files):
-        yield from _below(Layer(values(path), str(path)), below)
+        yield from _below(ChartValues(values(path), str(path)), below)
     if not isinstance(chart.where, Remote):
         own = chart.where / "values.yaml"
-        yield from _below(Layer(values(own), str(own)), below)
+        yield from _below(ChartValues(values(own), str(own)), below)
     if sub:
-        yield Layer(values(sub / "values.yaml"), str(sub / "values.yaml"))
+        yield ChartValues(values(sub / "values.yaml"), str(sub / "values.yaml"))
 
 
 def _subchart(chart: Chart, template: PurePosixPath | None) -> PurePosixPath | None:
@@ -78,12 +78,12 @@ def _subchart(chart: Chart, template: PurePosixPath | None) -> PurePosixPath | N
     return chart.where / "charts" / parts[1] if parts[0] == "charts" and len(parts) > 2 else None
 
 
-def _below(layer: Layer, steps: tuple[str, ...]) -> Iterator[Layer]:
+def _below(layer: ChartValues, steps: tuple[str, ...]) -> Iterator[ChartValues]:
     value = layer.value
     for step in steps:
         value = value.get(step) if isinstance(value, Mapping) else None
     if value is not None:
-        yield Layer(value, layer.file, (*layer.path, *steps))
+        yield ChartValues(value, layer.file, (*layer.path, *steps))
 
 
 def _source(lines: list[bytes], first: int) -> str:

@@ -32,7 +32,7 @@ _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ChartValues:
     """Values of a chart, and where they stand; `path` leads to them."""
 
     value: Any
@@ -41,7 +41,7 @@ class Layer:
 
 
 @dataclass(slots=True)
-class _Node:
+class _TemplateLine:
     """A line: a key with the text behind it, an item of a list (no key), or only an action; below it lines of each kind."""
 
     line: int
@@ -49,12 +49,12 @@ class _Node:
     key: str | None = None
     text: str = ""
     within: str | None = None  # the value that a surrounding `with` makes the dot
-    children: list[_Node] = field(default_factory=list)
-    actions: list[_Node] = field(default_factory=list)
-    _by_key: dict[str | None, list[_Node]] | None = None
-    _by_name: dict[str, list[_Node]] | None = None
+    children: list[_TemplateLine] = field(default_factory=list)
+    actions: list[_TemplateLine] = field(default_factory=list)
+    _by_key: dict[str | None, list[_TemplateLine]] | None = None
+    _by_name: dict[str, list[_TemplateLine]] | None = None
 
-    def keyed(self, key: str | None) -> list[_Node]:
+    def keyed(self, key: str | None) -> list[_TemplateLine]:
         """The children with that key; None: the items of a list."""
         if self._by_key is None:
             self._by_key = {}
@@ -62,7 +62,7 @@ class _Node:
                 self._by_key.setdefault(child.key, []).append(child)
         return self._by_key.get(key, [])
 
-    def named(self, name: str) -> list[_Node]:
+    def named(self, name: str) -> list[_TemplateLine]:
         """The items of a list whose `name` that is."""
         if self._by_name is None:
             self._by_name = {}
@@ -83,13 +83,13 @@ class _Node:
         return _ACTION.sub("", self.text, count=1).strip("\"' ") == ""
 
 
-def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[Layer]) -> list[Places]:
+def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[ChartValues]) -> list[Places]:
     """For each object that the template made, in their order, the pointers of its values, the winner first.
 
     `layers` are the values that the template saw, the winner first.
     """
     outlines = list(_outlines(template))
-    by_kind: dict[str, list[_Node]] = {}
+    by_kind: dict[str, list[_TemplateLine]] = {}
     for outline in outlines:
         for kind in outline.keyed("kind"):
             by_kind.setdefault(kind.text, []).append(outline)
@@ -106,11 +106,11 @@ def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[La
             if len(objects) == len(outlines)
             else []
         )
-        found.append(_Laid(file, layers).over(each, only[0] if only else _Node(1, -1)))
+        found.append(_Laid(file, layers).over(each, only[0] if only else _TemplateLine(1, -1)))
     return found
 
 
-def _outlines(template: str) -> Iterator[_Node]:
+def _outlines(template: str) -> Iterator[_TemplateLine]:
     """The documents of a template, each as a tree of its lines; those without any key are left out."""
     reader = _Reader()
     for number, line in enumerate(template.split("\n"), 1):
@@ -127,12 +127,12 @@ class _Reader:
 
     def __init__(self, blocks: list[str | None] | None = None) -> None:
         self.blocks = blocks or []
-        self._root = _Node(0, -1)
+        self._root = _TemplateLine(0, -1)
         self._open = [self._root]
         self._comment = False
         self._text_below: int | None = None
 
-    def ended(self) -> Iterator[_Node]:
+    def ended(self) -> Iterator[_TemplateLine]:
         """The document, if it has a key."""
         if keys := [child for child in self._root.children if child.key]:
             self._root.line = keys[0].line
@@ -152,11 +152,11 @@ class _Reader:
             return
         while text == "-" or text.startswith("- "):
             rest = text[1:].lstrip()
-            self._add(_Node(number, indent, text=rest), same=True)
+            self._add(_TemplateLine(number, indent, text=rest), same=True)
             indent, text = indent + len(text) - len(rest), rest
         if found := _KEY.match(text):
             value = (found[2] or "").strip()
-            self._add(_Node(number, indent, found[1].strip("\"'"), value, within=self._within))
+            self._add(_TemplateLine(number, indent, found[1].strip("\"'"), value, within=self._within))
             self._text_below = indent if _BLOCK.fullmatch(value) else None
 
     def _is_text(self, indent: int, text: str) -> bool:
@@ -181,9 +181,9 @@ class _Reader:
                 self.blocks[-1] = None
         if len(actions) == 1 and not re.match(r"(if|range|with|define|block|end|else|\$)\b|/\*|\$", actions[0]):
             deep = _INDENTED.search(text)
-            self._add(_Node(number, int(deep[1]) if deep else indent, text=text, within=self._within), action=True)
+            self._add(_TemplateLine(number, int(deep[1]) if deep else indent, text=text, within=self._within), action=True)
 
-    def _add(self, node: _Node, *, same: bool = False, action: bool = False) -> None:
+    def _add(self, node: _TemplateLine, *, same: bool = False, action: bool = False) -> None:
         """Below the last line with less indentation; a list may stand as deep as its key (`same`)."""
         while len(self._open) > 1 and not (
             self._open[-1].indent < node.indent
@@ -198,15 +198,15 @@ class _Reader:
 class _Laid:
     """An object laid over its outline."""
 
-    def __init__(self, file: str, layers: Sequence[Layer]) -> None:
+    def __init__(self, file: str, layers: Sequence[ChartValues]) -> None:
         self._file, self._layers = file, layers
         self._found: dict[Path, tuple[Pointer, ...]] = {}
 
-    def over(self, value: Any, outline: _Node) -> Places:
+    def over(self, value: Any, outline: _TemplateLine) -> Places:
         self._lay(value, outline, ())
         return self._found
 
-    def _lay(self, value: Any, node: _Node, path: Path) -> None:
+    def _lay(self, value: Any, node: _TemplateLine, path: Path) -> None:
         if not node.text and not node.children and len(node.actions) == 1 and len(node.actions[0].reads()) == 1:
             node = node.actions[0]
         here = Pointer(self._file, 0, (), max(node.line, 1))
@@ -220,7 +220,7 @@ class _Laid:
         elif isinstance(value, list):
             self._list(value, node, path)
 
-    def _mapping(self, value: Mapping[str, Any], node: _Node, path: Path) -> None:
+    def _mapping(self, value: Mapping[str, Any], node: _TemplateLine, path: Path) -> None:
         action = node.actions[0] if len(node.actions) == 1 else None
         for key, item in value.items():
             named = node.keyed(key)
@@ -234,7 +234,7 @@ class _Laid:
                 if len(reads) == 1:
                     self._values(item, (*reads[0].split("."), key), (*path, key), here)
 
-    def _list(self, value: list[Any], node: _Node, path: Path) -> None:
+    def _list(self, value: list[Any], node: _TemplateLine, path: Path) -> None:
         items = node.keyed(None)
         whole = len(items) == len(value) and not node.actions
         for index, item in enumerate(value):
